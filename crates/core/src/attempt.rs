@@ -1,0 +1,95 @@
+//! Attempts: one signed byte string for a slot, and the draft it is made from.
+
+use alloy_primitives::{Bytes, U256};
+use serde::{Deserialize, Serialize};
+
+use crate::fees::Fees;
+use crate::outcome::SendReport;
+use crate::request::{AccessItem, Payload};
+use crate::{Account, ContentVersion, Gas, LaneId, Millis, Slot, TxHash, TxId, Wei};
+
+/// What is to be done, without price and slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub from: Account,
+    pub to: Option<Account>,
+    pub value: Wei,
+    pub data: Bytes,
+    pub access_list: Vec<AccessItem>,
+}
+
+impl Call {
+    /// What the payload asks for.
+    #[must_use]
+    pub fn of(from: Account, payload: &Payload) -> Self {
+        Self {
+            from,
+            to: payload.to,
+            value: payload.value,
+            data: payload.data.clone(),
+            access_list: payload.access_list.clone(),
+        }
+    }
+
+    /// Nothing, to oneself: it uses up a slot (E9).
+    #[must_use]
+    pub fn no_op(from: Account) -> Self {
+        Self { from, to: Some(from), value: Wei(U256::ZERO), data: Bytes::new(), access_list: Vec::new() }
+    }
+}
+
+/// Everything that is signed for one attempt. Made by `plan`, signed by the engine, and nothing until it comes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Tells drafts of one loaded lane apart, so that a late signature cannot be taken for another.
+    pub serial: u64,
+    pub lane: LaneId,
+    pub slot: Slot,
+    /// Absent: a no-op that fills a slot of nobody's.
+    pub tx: Option<TxId>,
+    pub version: ContentVersion,
+    pub no_op: bool,
+    pub call: Call,
+    pub gas: Gas,
+    pub fees: Fees,
+}
+
+/// Signed bytes and the hash the chain will know them by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    pub raw: Bytes,
+    pub hash: TxHash,
+}
+
+/// One signed byte string for a slot, as stored before its first send.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub slot: Slot,
+    /// 0 for the first attempt of the slot.
+    pub ordinal: u32,
+    pub tx: Option<TxId>,
+    pub version: ContentVersion,
+    pub no_op: bool,
+    pub hash: TxHash,
+    pub raw: Bytes,
+    pub gas: Gas,
+    pub fees: Fees,
+    pub value: Wei,
+    pub created_at: Millis,
+    pub hints: SendHints,
+}
+
+/// What is known of an attempt's sends. A hint: it may be lost in a crash, since the bytes are then sent again anyway.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SendHints {
+    pub sends: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_sent_at: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_sent_at: Option<Millis>,
+    /// Some node said it has these bytes. Not a proof that it kept them.
+    pub accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<SendReport>,
+}

@@ -1,0 +1,251 @@
+//! Fee arithmetic: the first price of an attempt, and the price of the one that replaces it.
+//!
+//! Pure functions with three properties that tests hold them to: the tip never exceeds the cap, a replacement beats
+//! every live attempt by the pool's rule, and nothing exceeds the ceiling.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Price;
+use crate::request::{AskedFees, Speed};
+
+/// What one attempt offers per gas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Fees {
+    #[serde(rename_all = "camelCase")]
+    Legacy { gas_price: Price },
+    #[serde(rename_all = "camelCase")]
+    Dynamic { max_fee: Price, tip: Price },
+}
+
+impl Fees {
+    /// The most that is paid per gas.
+    #[must_use]
+    pub fn cap(&self) -> Price {
+        match self {
+            Self::Legacy { gas_price } => *gas_price,
+            Self::Dynamic { max_fee, .. } => *max_fee,
+        }
+    }
+
+    /// The most that goes to the block's maker.
+    #[must_use]
+    pub fn tip(&self) -> Price {
+        match self {
+            Self::Legacy { gas_price } => *gas_price,
+            Self::Dynamic { tip, .. } => *tip,
+        }
+    }
+}
+
+/// What the chain asks at one head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeeQuote {
+    /// The next block's base fee. Absent: the chain knows legacy prices only.
+    pub base_fee: Option<Price>,
+    pub slow: Price,
+    pub normal: Price,
+    pub fast: Price,
+}
+
+impl FeeQuote {
+    fn tip(&self, speed: Speed) -> Price {
+        match speed {
+            Speed::Slow => self.slow,
+            Speed::Normal => self.normal,
+            Speed::Fast => self.fast,
+        }
+    }
+}
+
+/// The pool's rule for a replacement: tip and cap both this much higher, in percent.
+pub const REPLACEMENT_PERCENT: u32 = 10;
+
+/// The ladder stops this far under the ceiling, so that a cancel, one replacement step above, always fits.
+fn ladder_top(ceiling: Price) -> Price {
+    Price(ceiling.0 / u128::from(100 + REPLACEMENT_PERCENT) * 100)
+}
+
+/// What a first attempt offers.
+#[must_use]
+pub fn first_price(quote: &FeeQuote, speed: Speed, asked: AskedFees, ceiling: Price) -> Fees {
+    let market_tip = quote.tip(speed);
+    match (asked, quote.base_fee) {
+        (AskedFees::Legacy { gas_price }, base) => {
+            let market = Price(base.map_or(0, |b| b.0).saturating_add(market_tip.0));
+            Fees::Legacy { gas_price: gas_price.unwrap_or(market).min(ceiling) }
+        }
+        (AskedFees::Market, None) => Fees::Legacy { gas_price: market_tip.min(ceiling) },
+        (AskedFees::Market, Some(base)) => dynamic(base, market_tip, ladder_top(ceiling)),
+        (AskedFees::Dynamic { max_fee, tip }, base) => {
+            let base = base.unwrap_or_default();
+            let tip = tip.unwrap_or(market_tip);
+            let cap = max_fee.unwrap_or(Price(base.0.saturating_mul(2).saturating_add(tip.0))).min(ceiling);
+            Fees::Dynamic { max_fee: cap, tip: tip.min(cap) }
+        }
+    }
+}
+
+/// Twice the base fee and the tip: stays includable through six full blocks.
+fn dynamic(base: Price, tip: Price, top: Price) -> Fees {
+    let cap = Price(base.0.saturating_mul(2).saturating_add(tip.0)).min(top);
+    Fees::Dynamic { max_fee: cap, tip: tip.min(cap) }
+}
+
+/// Why a price could not be raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtCeiling {
+    /// What a replacement would have to offer.
+    pub needed: Price,
+    pub ceiling: Price,
+}
+
+/// What a replacement offers: over every live attempt by the pool's rule and by `percent`, and at least the market
+/// plus `percent`; a no-op that must get through may use the whole ceiling.
+///
+/// The replacement has the type of the newest live attempt, so that a pool that keeps types apart takes it.
+pub fn replacement_price(
+    live: &[Fees],
+    quote: &FeeQuote,
+    speed: Speed,
+    percent: u32,
+    ceiling: Price,
+    no_op: bool,
+) -> Result<Fees, AtCeiling> {
+    let Some(newest) = live.last() else {
+        return Ok(first_price(quote, speed, AskedFees::Market, ceiling));
+    };
+    let top = if no_op { ceiling } else { ladder_top(ceiling) };
+    let highest_cap = live.iter().map(Fees::cap).max().unwrap_or_default();
+    let highest_tip = live.iter().map(Fees::tip).max().unwrap_or_default();
+    let must_cap = highest_cap.raised_by(REPLACEMENT_PERCENT);
+    let must_tip = highest_tip.raised_by(REPLACEMENT_PERCENT);
+    let percent = percent.max(REPLACEMENT_PERCENT);
+    if must_cap > top {
+        return Err(AtCeiling { needed: must_cap, ceiling });
+    }
+    let base = quote.base_fee.unwrap_or_default();
+    let market_tip = quote.tip(speed);
+    let market_cap = Price(base.0.saturating_mul(2).saturating_add(market_tip.0));
+    // Wanted is what the ladder asks for; where that does not fit under the top, what the pool asks for still may.
+    let want_cap = highest_cap.raised_by(percent).max(market_cap).min(top).max(must_cap);
+    match newest {
+        Fees::Legacy { .. } => {
+            let market = Price(base.0.saturating_add(market_tip.0)).raised_by(percent);
+            let price = highest_cap.raised_by(percent).max(market).min(top).max(must_cap);
+            Ok(Fees::Legacy { gas_price: price })
+        }
+        Fees::Dynamic { .. } => {
+            let want_tip = highest_tip.raised_by(percent).max(market_tip.raised_by(percent)).min(want_cap);
+            Ok(Fees::Dynamic {
+                max_fee: want_cap.max(must_tip.min(top)),
+                tip: want_tip.max(must_tip.min(top)),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn quote(base: u128, tip: u128) -> FeeQuote {
+        FeeQuote {
+            base_fee: Some(Price(base)),
+            slow: Price(tip / 2),
+            normal: Price(tip),
+            fast: Price(tip * 2),
+        }
+    }
+
+    #[test]
+    fn a_market_price_is_twice_the_base_fee_and_the_tip() {
+        let fees = first_price(&quote(10, 3), Speed::Normal, AskedFees::Market, Price(1_000));
+        assert_eq!(fees, Fees::Dynamic { max_fee: Price(23), tip: Price(3) });
+    }
+
+    #[test]
+    fn a_chain_without_base_fee_gets_legacy_prices() {
+        let quote = FeeQuote { base_fee: None, slow: Price(1), normal: Price(2), fast: Price(3) };
+        assert_eq!(
+            first_price(&quote, Speed::Fast, AskedFees::Market, Price(1_000)),
+            Fees::Legacy { gas_price: Price(3) }
+        );
+    }
+
+    #[test]
+    fn a_falling_market_still_raises() {
+        let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(100) }];
+        let next = replacement_price(&live, &quote(1, 1), Speed::Normal, 20, Price(10_000), false).unwrap();
+        assert_eq!(next, Fees::Dynamic { max_fee: Price(1_200), tip: Price(120) });
+    }
+
+    #[test]
+    fn at_the_ceiling_a_cancel_still_fits() {
+        let ceiling = Price(1_100);
+        let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(10) }];
+        let quote = quote(1, 1);
+        assert!(replacement_price(&live, &quote, Speed::Normal, 20, ceiling, false).is_err());
+        let cancel = replacement_price(&live, &quote, Speed::Normal, 20, ceiling, true).unwrap();
+        assert_eq!(cancel.cap(), Price(1_100));
+    }
+
+    fn any_fees() -> impl Strategy<Value = Fees> {
+        prop_oneof![
+            (0u128..1u128 << 80).prop_map(|p| Fees::Legacy { gas_price: Price(p) }),
+            (0u128..1u128 << 80, 0u128..1u128 << 80)
+                .prop_map(|(a, b)| Fees::Dynamic { max_fee: Price(a.max(b)), tip: Price(a.min(b)) }),
+        ]
+    }
+
+    fn any_quote() -> impl Strategy<Value = FeeQuote> {
+        (proptest::option::of(0u128..1u128 << 80), 0u128..1u128 << 70).prop_map(|(base, tip)| FeeQuote {
+            base_fee: base.map(Price),
+            slow: Price(tip / 2),
+            normal: Price(tip),
+            fast: Price(tip * 2),
+        })
+    }
+
+    fn any_speed() -> impl Strategy<Value = Speed> {
+        prop_oneof![Just(Speed::Slow), Just(Speed::Normal), Just(Speed::Fast)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_tip_never_exceeds_the_cap_nor_the_cap_the_ceiling(
+            quote in any_quote(), speed in any_speed(), ceiling in 1u128..1u128 << 90,
+            max_fee in proptest::option::of(0u128..1u128 << 90), tip in proptest::option::of(0u128..1u128 << 90),
+        ) {
+            for asked in [
+                AskedFees::Market,
+                AskedFees::Legacy { gas_price: max_fee.map(Price) },
+                AskedFees::Dynamic { max_fee: max_fee.map(Price), tip: tip.map(Price) },
+            ] {
+                let fees = first_price(&quote, speed, asked, Price(ceiling));
+                prop_assert!(fees.tip() <= fees.cap());
+                prop_assert!(fees.cap() <= Price(ceiling));
+            }
+        }
+
+        #[test]
+        fn a_replacement_beats_every_live_attempt_by_the_pools_rule(
+            live in proptest::collection::vec(any_fees(), 1..5), quote in any_quote(), speed in any_speed(),
+            percent in 1u32..200, ceiling in 1u128..1u128 << 90, no_op in any::<bool>(),
+        ) {
+            if let Ok(next) = replacement_price(&live, &quote, speed, percent, Price(ceiling), no_op) {
+                prop_assert!(next.cap() <= Price(ceiling));
+                prop_assert!(next.tip() <= next.cap());
+                for old in &live {
+                    prop_assert!(next.cap().0 * 100 >= old.cap().0 * 110);
+                    prop_assert!(next.tip().0 * 100 >= old.tip().0 * 110);
+                    prop_assert!(next.cap() > old.cap() && next.tip() > old.tip());
+                }
+            } else {
+                let highest = live.iter().map(Fees::cap).max().unwrap();
+                prop_assert!(highest.raised_by(10).0 > ceiling / 110 * 100);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The journal: the ordered list of everything that happened to a transaction.
+//!
+//! It is also the outbox (callers' events are journal entries), and it alone reproduces the state: [`replay`] folds a
+//! transaction's entries into the state they lead to, and tests hold the lane to that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fees::Fees;
+use crate::outcome::SendReport;
+use crate::transaction::{Reason, TxState};
+use crate::view::{BlockRef, Receipt};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Entry {
+    /// Stored and acknowledged.
+    Accepted,
+    /// The checks before signing passed.
+    Simulated,
+    /// A person is asked.
+    ApprovalAsked,
+    /// A person said yes.
+    Approved,
+    /// Preparing failed; it will be tried again, and others may go first.
+    PrepareFailed {
+        reason: String,
+        tries: u32,
+    },
+    /// A slot was set aside before its signature was asked for.
+    SlotReserved {
+        slot: Slot,
+    },
+    /// A slot without stored bytes was given back.
+    SlotReturned {
+        slot: Slot,
+    },
+    /// Bytes were signed and stored for the slot; from here on it ends only on chain.
+    Signed {
+        slot: Slot,
+        attempt: u32,
+        version: ContentVersion,
+        no_op: bool,
+        hash: TxHash,
+        fees: Fees,
+        gas: Gas,
+    },
+    /// A node said it has the bytes.
+    Broadcast {
+        hash: TxHash,
+        report: SendReport,
+    },
+    /// A node said something else. Repeats of the same class are counted in the attempt, not written again.
+    SendAnswered {
+        hash: TxHash,
+        report: SendReport,
+    },
+    /// A price could not be raised any further; the same bytes go on being sent.
+    AtCeiling {
+        slot: Slot,
+        needed: crate::Price,
+        ceiling: crate::Price,
+    },
+    /// An attempt is in a block.
+    Mined {
+        receipt: Receipt,
+        version: ContentVersion,
+    },
+    /// The block it was in is no longer part of the chain.
+    Reorged {
+        hash: TxHash,
+        block: BlockRef,
+    },
+    /// It is to end without its content, by a no-op in its slot.
+    EndingBegan {
+        state: TxState,
+        reason: Reason,
+    },
+    /// The chain's count passed the slot and none of our attempts is known to have won it.
+    Displaced {
+        slot: Slot,
+    },
+    /// The slot was proven foreign and the transaction waits for a new one.
+    Requeued {
+        slot: Slot,
+        block: BlockRef,
+    },
+    /// Final, and did what was asked.
+    Confirmed {
+        hash: TxHash,
+        block: BlockRef,
+        version: ContentVersion,
+    },
+    /// Final, and reverted.
+    Reverted {
+        hash: TxHash,
+        block: BlockRef,
+        reason: Reason,
+    },
+    Failed {
+        reason: Reason,
+    },
+    Cancelled {
+        reason: Reason,
+    },
+    Expired {
+        reason: Reason,
+    },
+    /// The lane stopped handing out slots.
+    LaneHeld {
+        text: String,
+    },
+    /// The lane hands out slots again.
+    LaneResumed {
+        text: String,
+    },
+}
+
+impl Entry {
+    /// The name callers subscribe to; entries without one are for the time line only.
+    #[must_use]
+    pub fn event(&self) -> Option<&'static str> {
+        match self {
+            Self::Accepted => Some("tx.accepted"),
+            Self::Signed { attempt: 0, .. } => Some("tx.signed"),
+            Self::Broadcast { .. } => Some("tx.broadcast"),
+            Self::Mined { .. } => Some("tx.mined"),
+            Self::Reorged { .. } => Some("tx.reorged"),
+            Self::Displaced { .. } => Some("tx.displaced"),
+            Self::Confirmed { .. } => Some("tx.confirmed"),
+            Self::Reverted { .. } => Some("tx.reverted"),
+            Self::Failed { .. } => Some("tx.failed"),
+            Self::Cancelled { .. } => Some("tx.cancelled"),
+            Self::Expired { .. } => Some("tx.expired"),
+            Self::LaneHeld { .. } => Some("lane.held"),
+            Self::LaneResumed { .. } => Some("lane.resumed"),
+            Self::Simulated
+            | Self::ApprovalAsked
+            | Self::Approved
+            | Self::PrepareFailed { .. }
+            | Self::SlotReserved { .. }
+            | Self::SlotReturned { .. }
+            | Self::Signed { .. }
+            | Self::SendAnswered { .. }
+            | Self::AtCeiling { .. }
+            | Self::EndingBegan { .. }
+            | Self::Requeued { .. } => None,
+        }
+    }
+}
+
+/// An entry on its way into the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEntry {
+    /// Absent: the entry is about the lane.
+    pub tx: Option<TxId>,
+    pub at: Millis,
+    pub entry: Entry,
+}
+
+/// An entry as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalRow {
+    pub seq: JournalSeq,
+    pub lane: LaneId,
+    pub tx: Option<TxId>,
+    pub at: Millis,
+    pub entry: Entry,
+}
+
+/// Where a transaction stands, as its journal tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replayed {
+    pub state: TxState,
+    pub slot: Option<Slot>,
+    pub displaced: bool,
+    pub ending: bool,
+}
+
+/// Folds a transaction's entries into where they leave it. `None` for an empty journal.
+#[must_use]
+pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Replayed> {
+    let mut at: Option<Replayed> = None;
+    for entry in entries {
+        let now =
+            at.unwrap_or(Replayed { state: TxState::Accepted, slot: None, displaced: false, ending: false });
+        at = Some(step(now, entry));
+    }
+    at
+}
+
+fn step(now: Replayed, entry: &Entry) -> Replayed {
+    let to = |state| Replayed { state, ..now };
+    match entry {
+        Entry::Accepted => to(TxState::Accepted),
+        Entry::Simulated | Entry::Approved => to(TxState::Simulated),
+        Entry::ApprovalAsked => to(TxState::AwaitingApproval),
+        Entry::SlotReserved { slot } => Replayed { slot: Some(*slot), ..now },
+        Entry::SlotReturned { .. } => Replayed { slot: None, ..now },
+        Entry::Signed { slot, .. } => {
+            let state = if now.state.is_waiting() { TxState::Signed } else { now.state };
+            Replayed { state, slot: Some(*slot), ..now }
+        }
+        Entry::Broadcast { .. } => {
+            to(if now.state == TxState::Signed { TxState::Broadcast } else { now.state })
+        }
+        Entry::Mined { .. } => Replayed { state: TxState::Mined, displaced: false, ..now },
+        Entry::Reorged { .. } => to(TxState::Broadcast),
+        Entry::EndingBegan { .. } => Replayed { ending: true, ..now },
+        Entry::Displaced { .. } => Replayed { displaced: true, ..now },
+        Entry::Requeued { .. } => Replayed { state: TxState::Accepted, slot: None, displaced: false, ..now },
+        Entry::Confirmed { .. } => to(TxState::Confirmed),
+        Entry::Reverted { .. } => to(TxState::Reverted),
+        Entry::Failed { .. } => to(TxState::Failed),
+        Entry::Cancelled { .. } => to(TxState::Cancelled),
+        Entry::Expired { .. } => to(TxState::Expired),
+        Entry::PrepareFailed { .. }
+        | Entry::SendAnswered { .. }
+        | Entry::AtCeiling { .. }
+        | Entry::LaneHeld { .. }
+        | Entry::LaneResumed { .. } => now,
+    }
+}

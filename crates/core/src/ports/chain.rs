@@ -1,0 +1,93 @@
+//! The chain port: what the engine and its watcher need from a chain, whatever nodes stand behind it.
+//!
+//! Every call has a time limit of its own inside the adapter; an error never is a verdict on a transaction.
+
+use alloy_primitives::B256;
+use async_trait::async_trait;
+
+use super::signer::{Preimage, Signature};
+use crate::attempt::{Call, Draft, Sealed};
+use crate::fees::FeeQuote;
+use crate::outcome::SendReport;
+use crate::view::{Block, BlockRef, Receipt};
+use crate::{Account, ChainId, Gas, Slot, TxHash};
+
+/// A call to the chain did not give an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No endpoint answered in time.
+    #[error("no endpoint of chain {chain} could {doing}: {text}")]
+    Unreachable { chain: ChainId, doing: &'static str, text: String },
+    /// An endpoint answered something that cannot be read.
+    #[error("chain {chain} gave an answer to {doing} that cannot be read: {text}")]
+    Unreadable { chain: ChainId, doing: &'static str, text: String },
+}
+
+/// Which block is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockAt {
+    Latest,
+    Safe,
+    Finalized,
+    Number(u64),
+    Hash(B256),
+}
+
+/// Why a call could not be estimated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EstimateFailure {
+    /// It would revert, with the decoded reason.
+    Reverted { reason: String },
+    /// The account could not pay for it.
+    InsufficientFunds { text: String },
+    /// It can never be valid.
+    Invalid { text: String },
+    /// No verdict: ask again.
+    Unavailable { text: String },
+}
+
+/// How one endpoint is doing, for health pages and metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointHealth {
+    /// Its URL without credentials.
+    pub name: String,
+    pub usable: bool,
+    pub head: Option<u64>,
+    pub latency_ms: Option<u64>,
+    /// The newest trouble, in words.
+    pub trouble: Option<String>,
+}
+
+/// Turns drafts into bytes. Pure.
+pub trait Codec: Send + Sync {
+    /// What the key must sign.
+    fn preimage(&self, draft: &Draft) -> Preimage;
+    /// The bytes to send, once signed.
+    fn seal(&self, draft: &Draft, signature: &Signature) -> Sealed;
+}
+
+/// One chain behind one or more endpoints.
+#[async_trait]
+pub trait Chain: Send + Sync {
+    fn id(&self) -> ChainId;
+    fn codec(&self) -> &dyn Codec;
+
+    /// A block, or none if no endpoint knows it.
+    async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error>;
+    /// Returns when there may be a new head: at a subscription's word, or after the polling interval.
+    async fn head_hint(&self);
+    /// Every receipt of one block, asked by its hash.
+    async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error>;
+    /// The receipts of these hashes, as far as there are any. Missing proves nothing.
+    async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
+    /// Each account's count at that block, in the order asked.
+    async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
+    /// What the chain asks now.
+    async fn fees(&self, head: &Block) -> Result<FeeQuote, Error>;
+    /// The gas each call needs, in the order asked.
+    async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>>;
+    /// Sends each byte string to the endpoints and merges their answers; one report for each, in the order asked.
+    async fn send(&self, raw: &[Sealed]) -> Vec<SendReport>;
+    /// How the endpoints are doing.
+    fn endpoints(&self) -> Vec<EndpointHealth>;
+}

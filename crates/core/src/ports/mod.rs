@@ -1,0 +1,13 @@
+//! What Landfall needs from the outside, as traits. Adapters implement them and know nothing else of Landfall.
+//!
+//! | port | adapters |
+//! |---|---|
+//! | [`store`] | SQLite, memory (PostgreSQL later) |
+//! | [`chain`] | EVM over JSON-RPC |
+//! | [`signer`] | local keys |
+//! | [`clock`] | the system's, the simulator's |
+
+pub mod chain;
+pub mod clock;
+pub mod signer;
+pub mod store;

@@ -1,0 +1,270 @@
+//! The store port: three small traits. [`Log`] writes, [`Leases`] says who may, [`Reads`] looks things up.
+//!
+//! What every adapter must hold to, and what the conformance suite checks:
+//!
+//! - A group of writes is one database transaction where it can be; a write that is refused or poisoned fails alone.
+//! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
+//! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
+//! - There is at most one live transaction per slot of a lane.
+//! - What was answered as committed is on disk.
+//! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use alloy_primitives::B256;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, SendHints};
+use crate::journal::{JournalRow, NewEntry};
+use crate::request::NewTransaction;
+use crate::transaction::{Status, Transaction, TxState};
+use crate::view::BlockRef;
+use crate::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
+    Slot, Token, TxHash, TxId,
+};
+
+/// The store could not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// It cannot be used at all; the sentence says why and what to do.
+    #[error("{0}")]
+    Unusable(String),
+    /// It failed while doing something; trying again may work.
+    #[error("the store failed to {doing}: {text}")]
+    Failed { doing: &'static str, text: String },
+    /// A row says something that cannot be true.
+    #[error("the store holds a row that cannot be read ({what}): {text}")]
+    Corrupt { what: &'static str, text: String },
+}
+
+/// The stored part of a lane.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LaneRow {
+    /// The next slot that was never handed out; absent until the chain's count was first seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Slot>,
+    /// The last count the chain showed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain_count: Option<Slot>,
+    /// Slots below the cursor that were given back without stored bytes.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub returned: BTreeSet<Slot>,
+    /// An operator stopped it.
+    pub paused: bool,
+}
+
+/// A change to one transaction's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TxUpdate {
+    pub id: TxId,
+    pub status: Status,
+}
+
+/// A change to what is known of an attempt's sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HintUpdate {
+    pub slot: Slot,
+    pub ordinal: u32,
+    pub hints: SendHints,
+}
+
+/// Everything one turn of a lane's loop changes: committed whole, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneCommit {
+    pub lane: LaneId,
+    pub token: Token,
+    /// The version the lane was at; the commit makes it one more.
+    pub version: LaneVersion,
+    pub row: LaneRow,
+    pub txs: Vec<TxUpdate>,
+    pub attempts: Vec<Attempt>,
+    pub hints: Vec<HintUpdate>,
+    /// Slots that are final: their attempts are history.
+    pub closed: Vec<Slot>,
+    pub journal: Vec<NewEntry>,
+    pub commands_done: Vec<CommandId>,
+}
+
+/// What an operator or a caller wants done to something that exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum CommandKind {
+    Cancel { tx: TxId },
+    Pause,
+    Resume,
+}
+
+/// A command: a row that any node inserts and the lane's owner applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    pub id: CommandId,
+    pub lane: LaneId,
+    pub kind: CommandKind,
+    pub at: Millis,
+}
+
+/// What is remembered of a chain, so that another one is not taken for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainRecord {
+    pub chain: ChainId,
+    pub genesis: B256,
+    /// The last block whose receipts were looked at.
+    pub scanned: BlockRef,
+    /// The last block seen to be final.
+    pub settled: Option<BlockRef>,
+}
+
+/// One write. Those of a group are independent of each other.
+#[derive(Debug, Clone)]
+pub enum Write {
+    Admit(Box<NewTransaction>),
+    Lane(Box<LaneCommit>),
+    Command(Box<Command>),
+    Chain(Box<ChainRecord>),
+}
+
+/// What became of an admission.
+#[derive(Debug, Clone)]
+pub enum Admission {
+    New(Transaction),
+    /// The key is known and asks for the same: this is what exists.
+    Replay(Transaction),
+    /// The key is known and asked for something else.
+    Conflict(TxId),
+}
+
+/// A write that is on disk.
+#[derive(Debug, Clone)]
+pub enum Written {
+    Admitted(Box<Admission>),
+    Lane(LaneVersion),
+    Command,
+    Chain,
+}
+
+/// A write that is not, or may not be, on disk.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// Somebody else owns the lane, or it has moved on: the writer must forget what it knows of the lane.
+    #[error("the write was refused: lane {lane} is at another token or version")]
+    Fenced { lane: LaneId },
+    /// The answer was lost: it may be on disk.
+    #[error("the answer to a commit was lost: {0}")]
+    Unknown(String),
+    /// It is not on disk.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Writes.
+#[async_trait]
+pub trait Log: Send + Sync {
+    /// Commits a group; the answers are in its order.
+    async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
+}
+
+/// A lease that was acquired: from now on writes carry this token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquired {
+    Yes {
+        token: Token,
+    },
+    /// Another live session has it.
+    HeldBy {
+        node: String,
+        session: SessionId,
+    },
+}
+
+/// Who may write a lane (L1).
+#[async_trait]
+pub trait Leases: Send + Sync {
+    /// Begins a session: one row that carries the expiry of all its leases.
+    async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error>;
+    /// Prolongs it; false if it has ended and must not be used any more.
+    async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error>;
+    /// Ends it and gives its leases back.
+    async fn close_session(&self, session: SessionId) -> Result<(), Error>;
+    /// Takes a lane that is free or whose owner's session has ended. Every acquisition raises the token.
+    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error>;
+    /// Gives a lane back; its row and token stay.
+    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error>;
+}
+
+/// A lane as its owner loads it.
+#[derive(Debug, Clone)]
+pub struct LaneRecord {
+    pub lane: LaneId,
+    pub token: Token,
+    pub version: LaneVersion,
+    pub row: LaneRow,
+    /// Transactions bound to a slot and not final.
+    pub bound: Vec<Transaction>,
+    /// Attempts of slots that are not closed, by slot and ordinal.
+    pub attempts: Vec<Attempt>,
+}
+
+/// A lane as shown to people.
+#[derive(Debug, Clone)]
+pub struct LaneSummary {
+    pub lane: LaneId,
+    pub token: Token,
+    pub version: LaneVersion,
+    pub owner: Option<(String, SessionId)>,
+    pub row: LaneRow,
+    pub waiting: u64,
+    pub bound: u64,
+}
+
+/// A transaction with everything that was signed for it.
+#[derive(Debug, Clone)]
+pub struct TxRecord {
+    pub tx: Transaction,
+    pub attempts: Vec<Attempt>,
+}
+
+/// Which transactions to list; newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TxQuery {
+    pub state: Option<TxState>,
+    pub signer: Option<Account>,
+    pub chain: Option<ChainId>,
+    pub hash: Option<TxHash>,
+    /// Only those older than this one.
+    pub before: Option<QueueOrder>,
+    pub limit: u32,
+}
+
+/// Looks things up.
+#[async_trait]
+pub trait Reads: Send + Sync {
+    /// Everything a lane's owner needs to go on. An unknown lane is an empty one with token 0.
+    async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error>;
+    /// The oldest waiting transactions of a lane, found by state.
+    async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error>;
+    /// Commands of a lane that were not applied yet, oldest first.
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error>;
+    /// Lanes with unfinished transactions or commands.
+    async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error>;
+
+    async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error>;
+    async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error>;
+    async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error>;
+    /// A transaction's time line, oldest first.
+    async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error>;
+    /// Entries after a number, over all transactions: the outbox.
+    async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error>;
+    async fn lanes(&self) -> Result<Vec<LaneSummary>, Error>;
+    async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error>;
+    async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error>;
+    /// Fails if nothing could be written now.
+    async fn writable(&self) -> Result<(), Error>;
+}
+
+/// A whole store.
+pub trait Store: Log + Leases + Reads {}
+impl<T: Log + Leases + Reads> Store for T {}

@@ -1,0 +1,48 @@
+//! What a lane is configured with. The binary fills these from `landfall.toml`; defaults are DESIGN's.
+
+use std::time::Duration;
+
+use crate::request::{Finality, OnDisplaced};
+use crate::{Gas, Price};
+
+/// The rules a lane follows: its chain's settings and its signer's custody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneSettings {
+    /// When a mined transaction is done, unless the caller says otherwise.
+    pub finality: Finality,
+    /// How many slots may be out at once, counted from the chain's own count.
+    pub max_in_flight: u64,
+    /// After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.
+    pub resubmit_after: Duration,
+    /// How much a re-price adds at least, in percent.
+    pub bump_percent: u32,
+    /// The ceiling of the price per gas of any attempt.
+    pub max_fee: Price,
+    /// Added to gas estimates, in percent.
+    pub gas_headroom_percent: u32,
+    /// The most attempts one slot may have: re-pricing is always bounded.
+    pub max_attempts: u32,
+    /// What happens to a displaced transaction whose caller did not say.
+    pub on_displaced: OnDisplaced,
+    /// Remote signers: the slot is committed before the signature is asked for.
+    pub reserve_before_signing: bool,
+    /// Used for no-ops until the chain's own estimate is known.
+    pub no_op_gas: Gas,
+}
+
+impl Default for LaneSettings {
+    fn default() -> Self {
+        Self {
+            finality: Finality::Blocks(20),
+            max_in_flight: 16,
+            resubmit_after: Duration::from_secs(60),
+            bump_percent: 20,
+            max_fee: Price::gwei(500),
+            gas_headroom_percent: 20,
+            max_attempts: 32,
+            on_displaced: OnDisplaced::Fail,
+            reserve_before_signing: false,
+            no_op_gas: Gas(21_000),
+        }
+    }
+}

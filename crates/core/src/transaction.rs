@@ -1,0 +1,283 @@
+//! A transaction: what was asked, and how far it has come.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::Call;
+use crate::request::{Payload, Request};
+use crate::view::Receipt;
+use crate::{ContentVersion, LaneId, Millis, QueueOrder, Slot, TxHash, TxId};
+
+/// The states a caller sees, in the order of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TxState {
+    /// Stored; waiting for its slot.
+    Accepted,
+    /// The checks before signing have passed.
+    Simulated,
+    /// A person must say yes first.
+    AwaitingApproval,
+    /// Bound to a slot, with signed bytes stored.
+    Signed,
+    /// Some node said it has the bytes.
+    Broadcast,
+    /// In a block, not yet final.
+    Mined,
+    /// Final, and did what was asked.
+    Confirmed,
+    /// Final, and reverted.
+    Reverted,
+    /// Will not be done; the reason says why.
+    Failed,
+    /// Ended by the caller.
+    Cancelled,
+    /// Ended by its deadline.
+    Expired,
+}
+
+impl TxState {
+    /// All of them, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Accepted,
+        Self::Simulated,
+        Self::AwaitingApproval,
+        Self::Signed,
+        Self::Broadcast,
+        Self::Mined,
+        Self::Confirmed,
+        Self::Reverted,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Expired,
+    ];
+
+    /// The word in JSON, metrics and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Simulated => "simulated",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Signed => "signed",
+            Self::Broadcast => "broadcast",
+            Self::Mined => "mined",
+            Self::Confirmed => "confirmed",
+            Self::Reverted => "reverted",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// The state of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Never left again.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Confirmed | Self::Reverted | Self::Failed | Self::Cancelled | Self::Expired => true,
+            Self::Accepted
+            | Self::Simulated
+            | Self::AwaitingApproval
+            | Self::Signed
+            | Self::Broadcast
+            | Self::Mined => false,
+        }
+    }
+
+    /// Before any bytes were stored.
+    #[must_use]
+    pub fn is_waiting(self) -> bool {
+        matches!(self, Self::Accepted | Self::Simulated | Self::AwaitingApproval)
+    }
+}
+
+/// A stable word for why a transaction ended as it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonCode {
+    /// The estimate says it would revert.
+    WouldRevert,
+    /// It was mined and reverted.
+    Reverted,
+    /// The account cannot pay, and the caller asked to fail then.
+    InsufficientFunds,
+    /// The chain can never take it (gas, size, type).
+    Invalid,
+    /// The key refused to sign it.
+    SignatureRefused,
+    /// Its slot was taken by a transaction that is not ours.
+    Displaced,
+    /// An approver said no.
+    Rejected,
+    /// Its deadline passed.
+    DeadlinePassed,
+    /// The caller cancelled it.
+    CancelledByCaller,
+}
+
+/// Why a transaction ended, for programs and for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub code: ReasonCode,
+    pub text: String,
+}
+
+/// A transaction that is to end without its content: its slot is being filled by a no-op.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    Cancel(Reason),
+    Expire(Reason),
+    Fail(Reason),
+}
+
+impl Ending {
+    /// The state it ends in if the no-op wins.
+    #[must_use]
+    pub fn state(&self) -> TxState {
+        match self {
+            Self::Cancel(_) => TxState::Cancelled,
+            Self::Expire(_) => TxState::Expired,
+            Self::Fail(_) => TxState::Failed,
+        }
+    }
+
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        match self {
+            Self::Cancel(reason) | Self::Expire(reason) | Self::Fail(reason) => reason,
+        }
+    }
+}
+
+/// What a content version does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    Payload(Payload),
+    NoOp,
+}
+
+/// The one attempt of the slot that the chain took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Won {
+    pub version: ContentVersion,
+    pub hash: TxHash,
+}
+
+/// The part of a transaction that changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub state: TxState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    /// Contents after the first: version 2, 3, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<Content>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// The chain's count has passed the slot and no attempt of ours is known to have won it.
+    #[serde(default)]
+    pub displaced: bool,
+    /// The hash a caller should look for: the winner's, else the newest attempt's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<TxHash>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub won: Option<Won>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    pub updated_at: Millis,
+}
+
+impl Status {
+    /// A transaction that was just stored.
+    #[must_use]
+    pub fn accepted(at: Millis) -> Self {
+        Self {
+            state: TxState::Accepted,
+            slot: None,
+            later: Vec::new(),
+            ending: None,
+            displaced: false,
+            hash: None,
+            won: None,
+            receipt: None,
+            reason: None,
+            updated_at: at,
+        }
+    }
+}
+
+/// A transaction as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    pub id: TxId,
+    pub lane: LaneId,
+    pub order: QueueOrder,
+    pub request: Arc<Request>,
+    pub status: Status,
+}
+
+impl Transaction {
+    /// The newest content's version.
+    #[must_use]
+    pub fn version(&self) -> ContentVersion {
+        let later = u32::try_from(self.status.later.len()).unwrap_or(u32::MAX);
+        ContentVersion(ContentVersion::FIRST.0.saturating_add(later))
+    }
+
+    /// The newest content is a no-op.
+    #[must_use]
+    pub fn is_no_op(&self) -> bool {
+        matches!(self.status.later.last(), Some(Content::NoOp))
+    }
+
+    /// The newest payload that does what a caller asked.
+    #[must_use]
+    pub fn payload(&self) -> &Payload {
+        let replaced = self.status.later.iter().rev().find_map(|content| match content {
+            Content::Payload(payload) => Some(payload),
+            Content::NoOp => None,
+        });
+        replaced.unwrap_or(&self.request.payload)
+    }
+
+    /// What the newest content does on chain.
+    #[must_use]
+    pub fn call(&self) -> Call {
+        if self.is_no_op() {
+            Call::no_op(self.lane.signer)
+        } else {
+            Call::of(self.lane.signer, self.payload())
+        }
+    }
+
+    /// Waiting for its first bytes.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.status.slot.is_none() && self.status.state.is_waiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_its_own_name_and_serialises_as_it() {
+        for state in TxState::ALL {
+            assert_eq!(TxState::from_name(state.name()), Some(state));
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+    }
+}
