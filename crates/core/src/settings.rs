@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::request::{Finality, OnDisplaced};
-use crate::{Gas, Price};
+use crate::{Gas, Price, Wei};
 
 /// The rules a lane follows: its chain's settings and its signer's custody.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct LaneSettings {
     pub max_attempts: u32,
     /// What happens to a displaced transaction whose caller did not say.
     pub on_displaced: OnDisplaced,
+    /// Every transaction is simulated before it is signed, also one that brings its own gas.
+    pub checks: bool,
+    /// A value above this needs a person's yes.
+    pub approve_above: Option<Wei>,
     /// Remote signers: the slot is committed before the signature is asked for.
     pub reserve_before_signing: bool,
     /// Used for no-ops until the chain's own estimate is known.
@@ -41,6 +45,8 @@ impl Default for LaneSettings {
             gas_headroom_percent: 20,
             max_attempts: 32,
             on_displaced: OnDisplaced::Fail,
+            checks: false,
+            approve_above: None,
             reserve_before_signing: false,
             no_op_gas: Gas(21_000),
         }

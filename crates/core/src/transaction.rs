@@ -184,8 +184,11 @@ pub struct Status {
     pub later: Vec<Content>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
+    /// A person said yes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// The chain's count has passed the slot and no attempt of ours is known to have won it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub displaced: bool,
     /// The hash a caller should look for: the winner's, else the newest attempt's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,6 +211,7 @@ impl Status {
             slot: None,
             later: Vec::new(),
             ending: None,
+            approved: false,
             displaced: false,
             hash: None,
             won: None,

@@ -1,1 +1,356 @@
-//! A lane in memory.
+//! A lane in memory: the one place where decisions are made.
+//!
+//! ```text
+//! events ─► apply ─► LaneCommit ─► (store) ─► committed ─► plan ─► actions
+//! ```
+//!
+//! [`Lane::apply`] takes what happened and changes the lane; [`Lane::take_commit`] hands over what must be on disk
+//! before anything else is done; [`Lane::plan`] says what to do next. All three are pure. A lane whose commit was
+//! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
+//!
+//! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
+//! [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! Recovery has no file: a freshly loaded lane goes through the same steps.
+
+mod admit;
+mod allocate;
+mod broadcast;
+mod changes;
+mod check;
+mod command;
+mod explain;
+mod finish;
+mod reprice;
+mod sign;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::attempt::{Attempt, Draft, Sealed};
+use crate::outcome::SendReport;
+use crate::ports::signer;
+use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
+use crate::settings::LaneSettings;
+use crate::transaction::Transaction;
+use crate::view::{BlockRef, ChainView, Receipt};
+use crate::{Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+
+pub use changes::Broken;
+pub use check::{PrepareJob, PrepareTarget, Prepared};
+pub use explain::Hold;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum LaneEvent {
+    /// The store may have new transactions or commands for this lane.
+    Work,
+    /// An answer to [`Action::Load`].
+    Loaded(Loaded),
+    /// The store could not be read; ask again.
+    LoadFailed,
+    /// An answer to [`Action::Prepare`].
+    Prepared(Vec<Prepared>),
+    /// An answer to [`Action::Sign`].
+    Signed(Vec<(Draft, Result<Sealed, signer::Error>)>),
+    /// An answer to [`Action::Send`].
+    Sent(Vec<Sent>),
+    /// A new picture of the chain, with the receipts of this lane's attempts in the blocks that are new in it.
+    Chain { view: Arc<ChainView>, receipts: Vec<Receipt> },
+    /// An answer to [`Action::Look`]; what was not found may still exist.
+    Looked { slots: Vec<Slot>, found: Vec<Receipt> },
+    /// The slot was taken by a transaction that is none of ours: proven by the final block in which it happened.
+    Foreign { slot: Slot, block: BlockRef },
+}
+
+/// What the store had for the lane.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// The oldest waiting transactions, at most as many as were asked for.
+    pub waiting: Vec<Transaction>,
+    pub asked: u32,
+    /// Commands that were not applied yet.
+    pub commands: Vec<Command>,
+    /// The transactions that the commands are about, wherever they stand in the queue.
+    pub mentioned: Vec<Transaction>,
+}
+
+/// One answer to one send.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub slot: Slot,
+    pub hash: TxHash,
+    pub report: SendReport,
+}
+
+/// Something to do. Each is answered by one event; until then the lane does not ask for it again.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Read the oldest waiting transactions and the open commands from the store.
+    Load { limit: u32 },
+    /// Find out the gas, or that it cannot work.
+    Prepare(Vec<PrepareJob>),
+    /// Sign; nothing of it counts until it comes back and is committed.
+    Sign(Vec<Draft>),
+    /// Send bytes that are stored.
+    Send(Vec<Outgoing>),
+    /// Ask for the receipts of every attempt of slots that the chain's count has passed.
+    Look(Vec<(Slot, Vec<TxHash>)>),
+}
+
+/// Bytes to send.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    pub slot: Slot,
+    pub sealed: Sealed,
+}
+
+/// What to do now, and when to think again if nothing happens.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    pub wake_at: Option<Millis>,
+}
+
+impl Plan {
+    fn wake(&mut self, at: Millis) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+/// A slot that is bound or has stored bytes.
+#[derive(Debug, Clone, Default)]
+struct SlotRecord {
+    /// Absent: a no-op of nobody's.
+    tx: Option<TxId>,
+    /// Oldest first. Empty only between a reservation and its signature.
+    attempts: Vec<Attempt>,
+    /// The attempt that is in a block now.
+    mined: Option<Receipt>,
+    work: SlotWork,
+}
+
+/// What is going on for a slot: not stored, and gone after a crash.
+#[derive(Debug, Clone, Default)]
+struct SlotWork {
+    /// Found out before the slot was taken; asked for again after a crash.
+    gas: Option<Gas>,
+    estimating: bool,
+    signing: bool,
+    /// Not before this time.
+    sign_at: Millis,
+    sign_tries: u32,
+    sending: bool,
+    send_at: Millis,
+    unclear_sends: u32,
+    looking: bool,
+    look_at: Millis,
+    looks: u32,
+    /// A node refused the newest attempt as too cheap.
+    reprice_now: bool,
+    /// The ladder's end was reported.
+    at_ceiling: bool,
+}
+
+/// How far a waiting transaction's preparation is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Prep {
+    New,
+    Running {
+        tries: u32,
+    },
+    /// To be tried again; others may go first.
+    Retry {
+        tries: u32,
+        at: Millis,
+        why: String,
+    },
+    Ready {
+        gas: Gas,
+    },
+    Signing {
+        slot: Slot,
+        serial: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+struct Waiting {
+    tx: Transaction,
+    prep: Prep,
+}
+
+/// A slot that is being signed for the first time. Nothing is stored of it yet.
+#[derive(Debug, Clone)]
+struct Tentative {
+    serial: u64,
+    tx: Option<TxId>,
+    signed: Option<(Draft, Sealed)>,
+}
+
+/// One account on one chain, owned under a token.
+#[derive(Debug)]
+pub struct Lane {
+    id: LaneId,
+    token: Token,
+    version: LaneVersion,
+    settings: Arc<LaneSettings>,
+    row: LaneRow,
+    slots: BTreeMap<Slot, SlotRecord>,
+    /// Transactions bound to a slot.
+    bound: BTreeMap<TxId, Transaction>,
+    /// The oldest waiting ones; more may be in the store.
+    waiting: BTreeMap<(QueueOrder, TxId), Waiting>,
+    tentative: BTreeMap<Slot, Tentative>,
+    by_hash: BTreeMap<TxHash, Slot>,
+    view: Option<Arc<ChainView>>,
+    /// When a slot of ours last moved on chain.
+    moved_at: Millis,
+    no_op_gas: Option<Gas>,
+    estimating_no_op: bool,
+    next_serial: u64,
+    load: LoadState,
+    changes: changes::Changes,
+    hold_noted: Option<Hold>,
+}
+
+/// Whether the store is being asked for more.
+#[derive(Debug, Default)]
+struct LoadState {
+    running: bool,
+    /// The store may have more than is in memory.
+    more: bool,
+    /// Not before this time.
+    not_before: Millis,
+    /// Transactions that stopped waiting while a load was running: its answer may still show them.
+    left: BTreeSet<TxId>,
+}
+
+impl Lane {
+    /// A lane as its owner found it in the store.
+    #[must_use]
+    pub fn load(record: LaneRecord, settings: Arc<LaneSettings>, now: Millis) -> Self {
+        let mut lane = Self {
+            id: record.lane,
+            token: record.token,
+            version: record.version,
+            settings,
+            row: record.row,
+            slots: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tentative: BTreeMap::new(),
+            by_hash: BTreeMap::new(),
+            view: None,
+            moved_at: now,
+            no_op_gas: None,
+            estimating_no_op: false,
+            next_serial: 0,
+            load: LoadState { more: true, ..LoadState::default() },
+            changes: changes::Changes::default(),
+            hold_noted: None,
+        };
+        for tx in record.bound {
+            let Some(slot) = tx.status.slot else { continue };
+            let slot_record = lane.slots.entry(slot).or_default();
+            slot_record.tx = Some(tx.id);
+            slot_record.mined.clone_from(&tx.status.receipt);
+            lane.bound.insert(tx.id, tx);
+        }
+        for attempt in record.attempts {
+            lane.by_hash.insert(attempt.hash, attempt.slot);
+            lane.slots.entry(attempt.slot).or_default().attempts.push(attempt);
+        }
+        lane
+    }
+
+    #[must_use]
+    pub fn id(&self) -> LaneId {
+        self.id
+    }
+
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Hashes of every attempt whose fate is open: what the watcher looks for in blocks.
+    pub fn open_hashes(&self) -> impl Iterator<Item = TxHash> + '_ {
+        self.by_hash.keys().copied()
+    }
+
+    /// Nothing to do and nothing under way: the lease may be given back.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+            && self.waiting.is_empty()
+            && self.tentative.is_empty()
+            && self.row.returned.is_empty()
+            && !self.load.running
+            && !self.load.more
+            && self.changes.is_empty()
+    }
+
+    /// Takes what happened. Nothing outside may be done about it before the commit it leads to.
+    pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
+        for event in events {
+            match event {
+                LaneEvent::Work => self.load.more = true,
+                LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
+                LaneEvent::LoadFailed => self.load_failed(now),
+                LaneEvent::Prepared(results) => self.take_prepared(results, now),
+                LaneEvent::Signed(results) => self.take_signed(results, now),
+                LaneEvent::Sent(answers) => self.take_answers(answers, now),
+                LaneEvent::Chain { view, receipts } => self.take_view(view, receipts, now),
+                LaneEvent::Looked { slots, found } => self.take_look(&slots, found, now),
+                LaneEvent::Foreign { slot, block } => self.take_foreign(slot, block, now),
+            }
+        }
+        self.expire(now);
+        if self.settings.reserve_before_signing {
+            self.reserve(now);
+        }
+        self.settle(now);
+        self.note_hold(now);
+    }
+
+    /// What must be committed before anything else is done. Hints alone wait for up to a second.
+    pub fn take_commit(&mut self, now: Millis) -> Option<LaneCommit> {
+        self.changes.take(now).map(|changes| changes.into_commit(self))
+    }
+
+    /// The commit is on disk.
+    pub fn committed(&mut self, version: LaneVersion) {
+        self.version = version;
+    }
+
+    /// What to do next. Everything it asks for is marked as under way.
+    pub fn plan(&mut self, now: Millis) -> Plan {
+        let mut plan = Plan::default();
+        self.plan_load(&mut plan, now);
+        self.plan_prepare(&mut plan, now);
+        self.plan_sign(&mut plan, now);
+        self.plan_send(&mut plan, now);
+        self.plan_look(&mut plan, now);
+        if let Some(at) = self.changes.due() {
+            plan.wake(at);
+        }
+        plan
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
+    }
+
+    /// The chain's count of this account, as last seen.
+    fn chain_count(&self) -> Option<Slot> {
+        self.row.chain_count
+    }
+}
+
+/// 100, 200, 400 ms … up to a limit (E14).
+fn back_off(tries: u32, first: u64, most: u64) -> std::time::Duration {
+    let doubled = first.saturating_mul(1_u64.checked_shl(tries.min(16)).unwrap_or(u64::MAX));
+    std::time::Duration::from_millis(doubled.min(most))
+}

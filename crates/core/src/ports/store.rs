@@ -94,6 +94,8 @@ pub struct LaneCommit {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CommandKind {
     Cancel { tx: TxId },
+    Approve { tx: TxId },
+    Reject { tx: TxId },
     Pause,
     Resume,
 }

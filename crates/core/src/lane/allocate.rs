@@ -1,0 +1,175 @@
+//! Allocate: slots are handed out last, after everything that can fail, and contiguously (E12, E13, L3).
+//!
+//! Returned slots go first, lowest first; then new ones from the cursor, as many as the window allows. With local
+//! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
+//! signers the reservation is committed first.
+
+use super::{Lane, Prep, SlotRecord, Tentative, Waiting};
+use crate::attempt::{Call, Draft};
+use crate::fees::{Fees, first_price};
+use crate::journal::Entry;
+use crate::transaction::{Transaction, TxState};
+use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
+
+/// A waiting transaction that may have a slot now.
+struct Candidate {
+    tx: TxId,
+    call: Call,
+    version: ContentVersion,
+    gas: Gas,
+    fees: Fees,
+}
+
+impl Lane {
+    /// Drafts for slots that were never used, and no-ops for returned slots that nothing waits for.
+    pub(super) fn allocate(&mut self) -> Vec<Draft> {
+        if self.hold().is_some() {
+            return Vec::new();
+        }
+        let mut drafts = Vec::new();
+        let mut free = self.free_slots().into_iter();
+        for candidate in self.candidates(free.len()) {
+            let Some(slot) = free.next() else { break };
+            let serial = self.serial();
+            if let Some(waiting) = self.waiting_mut(candidate.tx) {
+                waiting.prep = Prep::Signing { slot, serial };
+            }
+            self.tentative.insert(slot, Tentative { serial, tx: Some(candidate.tx), signed: None });
+            drafts.push(Draft {
+                serial,
+                lane: self.id,
+                slot,
+                tx: Some(candidate.tx),
+                version: candidate.version,
+                no_op: false,
+                call: candidate.call,
+                gas: candidate.gas,
+                fees: candidate.fees,
+            });
+        }
+        drafts.extend(self.fill_returned());
+        drafts
+    }
+
+    /// Reserves slots before signing: bound, without bytes, and committed before the signer is asked.
+    pub(super) fn reserve(&mut self, now: Millis) {
+        if self.hold().is_some() {
+            return;
+        }
+        let free = self.free_slots();
+        let candidates = self.candidates(free.len());
+        for (slot, candidate) in free.into_iter().zip(candidates) {
+            let Some(Waiting { mut tx, .. }) = self.leave_waiting(candidate.tx) else { continue };
+            tx.status.slot = Some(slot);
+            self.changes.tx(&mut tx, now);
+            self.changes.journal(Some(tx.id), now, Entry::SlotReserved { slot });
+            self.occupy(slot);
+            let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
+            record.work.gas = Some(candidate.gas);
+            self.slots.insert(slot, record);
+            self.bound.insert(tx.id, tx);
+        }
+    }
+
+    /// The slot is in use from here on.
+    pub(super) fn occupy(&mut self, slot: Slot) {
+        if !self.row.returned.remove(&slot) {
+            self.row.cursor = Some(self.row.cursor.map_or(slot.next(), |cursor| cursor.max(slot.next())));
+        }
+        self.changes.row();
+    }
+
+    /// Gives a slot without stored bytes back: the cursor falls if it was the highest, else others may use it.
+    pub(super) fn give_back(&mut self, slot: Slot, tx: TxId, now: Millis) {
+        self.slots.remove(&slot);
+        self.row.returned.insert(slot);
+        while let (Some(cursor), Some(highest)) = (self.row.cursor, self.row.returned.last().copied()) {
+            if highest.next() != cursor {
+                break;
+            }
+            self.row.returned.remove(&highest);
+            self.row.cursor = Some(highest);
+        }
+        self.changes.row();
+        self.changes.journal(Some(tx), now, Entry::SlotReturned { slot });
+    }
+
+    /// Slots that may be handed out now, in the order in which they must be.
+    fn free_slots(&self) -> Vec<Slot> {
+        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Vec::new() };
+        let mut free: Vec<Slot> =
+            self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+        let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
+        let end = count.0.saturating_add(self.settings.max_in_flight);
+        while next.0 < end {
+            free.push(next);
+            next = next.next();
+        }
+        free
+    }
+
+    /// Waiting transactions that are ready, first in first out. One whose first preparation is still running holds
+    /// those behind it; one that is being retried, awaits a person or cannot pay today's fee is overtaken (E2).
+    fn candidates(&self, most: usize) -> Vec<Candidate> {
+        let Some(view) = &self.view else { return Vec::new() };
+        let mut ready = Vec::new();
+        for Waiting { tx, prep } in self.waiting.values() {
+            if ready.len() == most {
+                break;
+            }
+            let gas = match prep {
+                Prep::New | Prep::Running { tries: 0 } => break,
+                Prep::Running { .. } | Prep::Retry { .. } | Prep::Signing { .. } => continue,
+                Prep::Ready { gas } => *gas,
+            };
+            if tx.status.state == TxState::AwaitingApproval {
+                continue;
+            }
+            let fees =
+                first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+            if view.fees.base_fee.is_some_and(|base| fees.cap() < base) {
+                continue;
+            }
+            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees });
+        }
+        ready
+    }
+
+    /// Returned slots that nothing waits for are used up by no-ops, or those above them would never land (E9).
+    fn fill_returned(&mut self) -> Vec<Draft> {
+        if !self.waiting.is_empty() || self.load.more || self.load.running {
+            return Vec::new();
+        }
+        let (Some(view), Some(gas)) = (self.view.clone(), self.no_op_gas) else { return Vec::new() };
+        let gaps: Vec<Slot> =
+            self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+        let mut drafts = Vec::new();
+        for slot in gaps {
+            let serial = self.serial();
+            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None });
+            drafts.push(Draft {
+                serial,
+                lane: self.id,
+                slot,
+                tx: None,
+                version: ContentVersion::FIRST,
+                no_op: true,
+                call: Call::no_op(self.id.signer),
+                gas,
+                fees: first_price(
+                    &view.fees,
+                    crate::request::Speed::Normal,
+                    crate::request::AskedFees::Market,
+                    self.settings.max_fee,
+                ),
+            });
+        }
+        drafts
+    }
+
+    /// The most that an attempt may offer per gas.
+    pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
+        let asked = tx.and_then(|tx| tx.request.options.max_fee_per_gas);
+        asked.map_or(self.settings.max_fee, |asked| asked.min(self.settings.max_fee))
+    }
+}

@@ -1,0 +1,133 @@
+//! Broadcast: stored bytes go out, and what nodes answer is read (E4, E17, L7, R6).
+//!
+//! | answer | what happens |
+//! |---|---|
+//! | accepted, already known | sent again after the resubmit interval, since a yes is no proof |
+//! | unknown, endpoint, pool full, node policy, account limit | the same bytes again, soon, then less often |
+//! | nonce too low | the receipts of all attempts are looked at |
+//! | nonce too high | the lower slot must land first; the same bytes again soon |
+//! | replacement underpriced, underpriced, below base fee | re-priced at once |
+//! | insufficient funds | the same bytes again later |
+//! | invalid, reverted, never includable | the transaction is to fail: its slot gets a no-op |
+//!
+//! No answer ends a transaction or frees its slot.
+
+use super::{Action, Lane, Outgoing, Plan, Sent, back_off};
+use crate::attempt::Sealed;
+use crate::journal::Entry;
+use crate::outcome::{SendOutcome, SendReport};
+use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::{Millis, Slot};
+
+/// How long an account that cannot pay is left alone.
+const FUNDS_WAIT_MS: u64 = 5_000;
+
+impl Lane {
+    pub(super) fn plan_send(&mut self, plan: &mut Plan, now: Millis) {
+        let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return };
+        let end = Slot(count.0.saturating_add(self.settings.max_in_flight));
+        let mut outgoing = Vec::new();
+        for (slot, record) in self.slots.range_mut(count..end.max(count)) {
+            let work = &mut record.work;
+            let Some(attempt) = record.attempts.last() else { continue };
+            if record.mined.is_some() || work.sending {
+                continue;
+            }
+            if work.send_at > now {
+                plan.wake(work.send_at);
+                continue;
+            }
+            work.sending = true;
+            let sealed = Sealed { raw: attempt.raw.clone(), hash: attempt.hash };
+            outgoing.push(Outgoing { slot: *slot, sealed });
+        }
+        if !outgoing.is_empty() {
+            plan.actions.push(Action::Send(outgoing));
+        }
+    }
+
+    pub(super) fn take_answers(&mut self, answers: Vec<Sent>, now: Millis) {
+        for Sent { slot, hash, report } in answers {
+            self.take_answer(slot, hash, report, now);
+        }
+    }
+
+    fn take_answer(&mut self, slot: Slot, hash: crate::TxHash, report: SendReport, now: Millis) {
+        let resubmit = self.settings.resubmit_after;
+        let Some(record) = self.slots.get_mut(&slot) else { return };
+        record.work.sending = false;
+        let newest = record.attempts.last().is_some_and(|newest| newest.hash == hash);
+        let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
+        let first_of_its_kind = attempt.hints.last.as_ref().is_none_or(|last| last.outcome != report.outcome);
+        attempt.hints.sends = attempt.hints.sends.saturating_add(1);
+        attempt.hints.first_sent_at.get_or_insert(now);
+        attempt.hints.last_sent_at = Some(now);
+        attempt.hints.last = Some(report.clone());
+        attempt.hints.accepted |= report.outcome.is_taken();
+        let ordinal = attempt.ordinal;
+        let no_op = attempt.no_op;
+        let tx = record.tx;
+        let work = &mut record.work;
+        let unclear = work.unclear_sends;
+        let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
+        let mut fatal = false;
+        work.unclear_sends = unclear.saturating_add(1);
+        match report.outcome {
+            SendOutcome::Accepted | SendOutcome::AlreadyKnown => {
+                work.unclear_sends = 0;
+                work.send_at = now.after(resubmit);
+            }
+            SendOutcome::Unknown
+            | SendOutcome::Endpoint
+            | SendOutcome::PoolFull
+            | SendOutcome::NodePolicy
+            | SendOutcome::AccountLimit
+            | SendOutcome::NonceTooHigh => work.send_at = soon,
+            SendOutcome::NonceTooLow => {
+                work.look_at = now;
+                work.send_at = soon;
+            }
+            SendOutcome::ReplacementUnderpriced | SendOutcome::Underpriced | SendOutcome::FeeBelowBase => {
+                work.reprice_now |= newest;
+                work.send_at = soon;
+            }
+            SendOutcome::InsufficientFunds => {
+                work.send_at = now.after(std::time::Duration::from_millis(FUNDS_WAIT_MS).min(resubmit));
+            }
+            SendOutcome::Invalid | SendOutcome::Reverted | SendOutcome::NeverIncludable => {
+                fatal = !no_op;
+                work.send_at = soon;
+            }
+        }
+        self.changes.attempt_hint(slot, ordinal, now);
+        self.journal_answer(slot, hash, &report, first_of_its_kind, now);
+        if fatal && let Some(id) = tx {
+            let said = report.text.as_deref().unwrap_or(report.outcome.name());
+            let text = format!("{} refused it: {said}", report.endpoint);
+            let reason = Reason { code: ReasonCode::Invalid, text };
+            self.begin_ending(id, Ending::Fail(reason), now);
+        }
+    }
+
+    /// The first answer of a kind is written; repeats are counted in the attempt.
+    fn journal_answer(
+        &mut self,
+        slot: Slot,
+        hash: crate::TxHash,
+        report: &SendReport,
+        first_of_its_kind: bool,
+        now: Millis,
+    ) {
+        let Some(id) = self.slots.get(&slot).and_then(|record| record.tx) else { return };
+        let Some(tx) = self.bound.get_mut(&id) else { return };
+        if report.outcome.is_taken() && tx.status.state == TxState::Signed {
+            tx.status.state = TxState::Broadcast;
+            self.changes.tx_hint(tx, now);
+            let entry = Entry::Broadcast { hash, report: report.clone() };
+            self.changes.journal_hint(Some(id), now, entry);
+        } else if first_of_its_kind && report.outcome != SendOutcome::Accepted {
+            let entry = Entry::SendAnswered { hash, report: report.clone() };
+            self.changes.journal_hint(Some(id), now, entry);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Check: everything that can fail is done before a slot is taken (E14, E15): the gas estimate, which also tells a
+//! certain revert, then approval where it applies.
+//!
+//! | answer | what happens |
+//! |---|---|
+//! | gas | ready for a slot |
+//! | would revert, invalid | failed, with the reason; no slot was taken |
+//! | cannot pay | waits and is asked again (or fails, if the caller said so); others go first |
+//! | no verdict | asked again after 100, 200, 400 ms … 5 s; others go first |
+
+use super::{Action, Lane, Plan, Prep, back_off};
+use crate::attempt::Call;
+use crate::journal::Entry;
+use crate::ports::chain::EstimateFailure;
+use crate::request::OnInsufficientFunds;
+use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::{Gas, Millis, TxId};
+
+/// How long an account that cannot pay is left alone.
+const FUNDS_RECHECK_MS: u64 = 5_000;
+
+/// What a preparation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrepareTarget {
+    Tx(TxId),
+    /// The gas that a no-op needs on this chain.
+    NoOp,
+}
+
+/// One call to be estimated.
+#[derive(Debug, Clone)]
+pub struct PrepareJob {
+    pub target: PrepareTarget,
+    pub call: Call,
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub target: PrepareTarget,
+    pub result: Result<Gas, EstimateFailure>,
+}
+
+impl Lane {
+    pub(super) fn plan_prepare(&mut self, plan: &mut Plan, now: Millis) {
+        if self.hold().is_some() {
+            return;
+        }
+        let mut jobs = Vec::new();
+        let window = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
+        for waiting in self.waiting.values_mut().take(window) {
+            let tries = match &waiting.prep {
+                Prep::New => 0,
+                Prep::Retry { tries, at, .. } if *at <= now => *tries,
+                Prep::Retry { at, .. } => {
+                    plan.wake(*at);
+                    continue;
+                }
+                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
+            };
+            waiting.prep = Prep::Running { tries };
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(waiting.tx.id), call: waiting.tx.call() });
+        }
+        for record in self.slots.values_mut() {
+            let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
+            let work = &mut record.work;
+            if !record.attempts.is_empty() || work.gas.or(tx.payload().gas).is_some() || work.estimating {
+                continue;
+            }
+            if work.sign_at > now {
+                plan.wake(work.sign_at);
+                continue;
+            }
+            work.estimating = true;
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
+        }
+        if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op() {
+            self.estimating_no_op = true;
+            jobs.push(PrepareJob { target: PrepareTarget::NoOp, call: Call::no_op(self.id.signer) });
+        }
+        if !jobs.is_empty() {
+            plan.actions.push(Action::Prepare(jobs));
+        }
+    }
+
+    pub(super) fn take_prepared(&mut self, results: Vec<Prepared>, now: Millis) {
+        for Prepared { target, result } in results {
+            match target {
+                PrepareTarget::Tx(id) if self.bound.contains_key(&id) => {
+                    self.reserved_prepared(id, result, now)
+                }
+                PrepareTarget::Tx(id) => self.tx_prepared(id, result, now),
+                PrepareTarget::NoOp => {
+                    self.estimating_no_op = false;
+                    self.no_op_gas =
+                        Some(result.map_or(self.settings.no_op_gas, |gas| self.with_headroom(gas)));
+                }
+            }
+        }
+    }
+
+    fn tx_prepared(&mut self, id: TxId, result: Result<Gas, EstimateFailure>, now: Millis) {
+        let Some(waiting) = self.waiting_mut(id) else { return };
+        let Prep::Running { tries } = waiting.prep else { return };
+        let on_funds = waiting.tx.request.options.on_insufficient_funds;
+        match result {
+            Ok(gas) => self.checks_passed(id, gas, now),
+            Err(EstimateFailure::Reverted { reason }) => {
+                self.fail_waiting(id, ReasonCode::WouldRevert, reason, now);
+            }
+            Err(EstimateFailure::Invalid { text }) => {
+                self.fail_waiting(id, ReasonCode::Invalid, text, now);
+            }
+            Err(EstimateFailure::InsufficientFunds { text }) => match on_funds {
+                OnInsufficientFunds::Fail => {
+                    self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);
+                }
+                OnInsufficientFunds::Hold => {
+                    let again = now.after(std::time::Duration::from_millis(FUNDS_RECHECK_MS));
+                    self.prepare_later(id, tries, again, format!("the account cannot pay: {text}"), now);
+                }
+            },
+            Err(EstimateFailure::Unavailable { text }) => {
+                let again = now.after(back_off(tries, 100, 5_000));
+                self.prepare_later(id, tries, again, text, now);
+            }
+        }
+    }
+
+    /// The gas of a slot that was reserved before a restart.
+    fn reserved_prepared(&mut self, id: TxId, result: Result<Gas, EstimateFailure>, now: Millis) {
+        let gas = result.as_ref().ok().map(|gas| self.with_headroom(*gas));
+        let slot = self.bound.get(&id).and_then(|tx| tx.status.slot);
+        let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) else { return };
+        record.work.estimating = false;
+        record.work.gas = gas;
+        let (code, text) = match result {
+            Ok(_) => return,
+            Err(EstimateFailure::Reverted { reason }) => (ReasonCode::WouldRevert, reason),
+            Err(EstimateFailure::Invalid { text }) => (ReasonCode::Invalid, text),
+            Err(EstimateFailure::InsufficientFunds { .. } | EstimateFailure::Unavailable { .. }) => {
+                record.work.sign_tries = record.work.sign_tries.saturating_add(1);
+                record.work.sign_at = now.after(back_off(record.work.sign_tries, 500, 30_000));
+                return;
+            }
+        };
+        self.begin_ending(id, Ending::Fail(Reason { code, text }), now);
+    }
+
+    fn checks_passed(&mut self, id: TxId, estimate: Gas, now: Millis) {
+        let gas = self.with_headroom(estimate);
+        let checks = self.settings.checks;
+        let limit = self.settings.approve_above;
+        let Some(waiting) = self.waiting_mut(id) else { return };
+        let tx = &mut waiting.tx;
+        let needs_approval = limit.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved;
+        let next = match tx.status.state {
+            TxState::Accepted if needs_approval => Some((TxState::AwaitingApproval, Entry::ApprovalAsked)),
+            TxState::Accepted if checks => Some((TxState::Simulated, Entry::Simulated)),
+            _ => None,
+        };
+        waiting.prep = Prep::Ready { gas: tx.payload().gas.unwrap_or(gas) };
+        if let Some((state, entry)) = next {
+            tx.status.state = state;
+            let mut tx = tx.clone();
+            self.changes.tx(&mut tx, now);
+            self.changes.journal(Some(id), now, entry);
+        }
+    }
+
+    fn prepare_later(&mut self, id: TxId, tries: u32, at: Millis, why: String, now: Millis) {
+        let Some(waiting) = self.waiting_mut(id) else { return };
+        waiting.prep = Prep::Retry { tries: tries.saturating_add(1), at, why: why.clone() };
+        // The first time and every power of two after it, so that a long outage does not fill the journal.
+        if tries.saturating_add(1).is_power_of_two() {
+            let entry = Entry::PrepareFailed { reason: why, tries: tries.saturating_add(1) };
+            self.changes.journal_hint(Some(id), now, entry);
+        }
+    }
+
+    /// Ends a transaction that holds no slot.
+    pub(super) fn fail_waiting(&mut self, id: TxId, code: ReasonCode, text: String, now: Millis) {
+        let reason = Reason { code, text };
+        self.end_waiting(id, TxState::Failed, reason.clone(), Entry::Failed { reason }, now);
+    }
+
+    pub(super) fn with_headroom(&self, estimate: Gas) -> Gas {
+        // A plain transfer costs what it costs.
+        if estimate.0 == 21_000 {
+            return estimate;
+        }
+        let more = estimate.0 / 100 * u64::from(self.settings.gas_headroom_percent);
+        let limit = self.view.as_ref().map_or(u64::MAX, |view| view.head.gas_limit.0);
+        Gas(estimate.0.saturating_add(more).min(limit.max(estimate.0)))
+    }
+
+    /// Some slot is waiting to be filled by a no-op.
+    fn needs_no_op(&self) -> bool {
+        !self.row.returned.is_empty()
+            || self.slots.values().any(|record| {
+                record.mined.is_none()
+                    && record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op())
+            })
+    }
+}

@@ -1,0 +1,175 @@
+//! Explain: one sentence for every transaction that waits, and for every lane that holds.
+
+use super::{Lane, Prep, SlotRecord, Waiting};
+use crate::journal::Entry;
+use crate::transaction::{Transaction, TxState};
+use crate::view::ChainStatus;
+use crate::{Millis, Slot, TxId};
+
+/// Why a lane hands out no slots. Slots that are out go on being carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// The chain was not seen since the start.
+    NoView,
+    /// The endpoints show another chain.
+    ChainChanged,
+    /// The chain's count is above every slot we ever handed out.
+    UnknownSlots { cursor: Slot, count: Slot },
+    /// An operator paused it.
+    Paused,
+}
+
+impl Hold {
+    /// The sentence for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::NoView => "the chain has not been reached since the start".to_owned(),
+            Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; \
+                 if the chain was restarted on purpose, start with a new store"
+                .to_owned(),
+            Self::UnknownSlots { cursor, count } => format!(
+                "the chain has used slots {cursor} to {} of this account, which Landfall did not send: another \
+                 program uses the key, or the store is an older copy; check, then resume the lane",
+                count.0.saturating_sub(1)
+            ),
+            Self::Paused => "an operator paused the lane".to_owned(),
+        }
+    }
+}
+
+impl Lane {
+    /// Why no slots are handed out, if so.
+    #[must_use]
+    pub fn hold(&self) -> Option<Hold> {
+        let Some(view) = &self.view else { return Some(Hold::NoView) };
+        if view.status == ChainStatus::Changed {
+            return Some(Hold::ChainChanged);
+        }
+        if self.row.paused {
+            return Some(Hold::Paused);
+        }
+        match (self.row.cursor, self.chain_count()) {
+            (Some(cursor), Some(count)) if count > cursor => Some(Hold::UnknownSlots { cursor, count }),
+            (Some(_), Some(_)) => None,
+            _ => Some(Hold::NoView),
+        }
+    }
+
+    /// Stored bytes may go out: on any hold but another chain.
+    pub(super) fn may_send(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.status == ChainStatus::Live)
+    }
+
+    /// Holds that need a person are written down, once.
+    pub(super) fn note_hold(&mut self, now: Millis) {
+        let hold = self.hold();
+        if hold == self.hold_noted {
+            return;
+        }
+        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. })) = &hold {
+            self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
+        }
+        self.hold_noted = hold;
+    }
+
+    /// Why this transaction has not moved on. None for one that is not here or has ended.
+    #[must_use]
+    pub fn explain(&self, id: TxId, now: Millis) -> Option<String> {
+        if let Some(waiting) = self.waiting.values().find(|waiting| waiting.tx.id == id) {
+            return Some(self.explain_waiting(waiting, now));
+        }
+        let tx = self.bound.get(&id)?;
+        let slot = tx.status.slot?;
+        let record = self.slots.get(&slot)?;
+        Some(self.explain_bound(tx, slot, record, now))
+    }
+
+    fn explain_waiting(&self, Waiting { tx, prep }: &Waiting, now: Millis) -> String {
+        if let Some(hold) = self.hold() {
+            return format!("waiting for a slot: {}", hold.sentence());
+        }
+        if tx.status.state == TxState::AwaitingApproval {
+            return "waiting for a person to approve it".to_owned();
+        }
+        match prep {
+            Prep::New | Prep::Running { .. } => "its gas is being estimated".to_owned(),
+            Prep::Retry { tries, at, why } => format!(
+                "it could not be prepared ({why}); try {} in {}, others may go first",
+                tries.saturating_add(1),
+                span(at.since(now))
+            ),
+            Prep::Signing { slot, .. } => format!("it is being signed for slot {slot}"),
+            Prep::Ready { .. } => self.explain_ready(tx),
+        }
+    }
+
+    fn explain_ready(&self, tx: &Transaction) -> String {
+        if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
+            && self.ceiling(Some(tx)) < base
+        {
+            return format!(
+                "the base fee is {}, above its ceiling of {}; it waits until fees fall",
+                base.in_gwei(),
+                self.ceiling(Some(tx)).in_gwei()
+            );
+        }
+        let out = self.slots.len();
+        let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
+        format!(
+            "waiting for a slot: {out} of {} are out and {ahead} wait before it",
+            self.settings.max_in_flight
+        )
+    }
+
+    fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {
+        if let Some(receipt) = &record.mined {
+            let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
+            return format!("in block {}, with {on_top} blocks on top; not final yet", receipt.block.number);
+        }
+        let Some(newest) = record.attempts.last() else {
+            return format!("slot {slot} is reserved and its signature is awaited");
+        };
+        if self.chain_count().is_some_and(|count| slot < count) {
+            return format!(
+                "the chain has used slot {slot}, but shows no receipt for any of our {} attempts; \
+                 looked {} times, next look in {}",
+                record.attempts.len(),
+                record.work.looks,
+                span(record.work.look_at.since(now))
+            );
+        }
+        let lowest = self.slots.iter().find(|(_, r)| r.mined.is_none()).map(|(s, _)| *s);
+        if let Some(lower) = lowest.filter(|lowest| *lowest < slot) {
+            return format!("slot {slot} waits for slot {lower}, which must land first");
+        }
+        let mut said = String::new();
+        if tx.status.ending.is_some() {
+            said.push_str("a no-op is to take its slot; ");
+        }
+        if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
+            && newest.fees.cap() < base
+        {
+            let under = crate::Price(base.0 - newest.fees.cap().0);
+            said.push_str(&format!("slot {slot} is {} under the base fee; ", under.in_gwei()));
+        }
+        if record.work.at_ceiling {
+            said.push_str("its price is at the ceiling; ");
+        }
+        match &newest.hints.last {
+            Some(report) if report.outcome.is_taken() => said.push_str("the pool has it"),
+            Some(report) => said.push_str(&format!(
+                "the last answer was {}{}",
+                report.outcome.name(),
+                report.text.as_deref().map_or(String::new(), |text| format!(" ({text})"))
+            )),
+            None => said.push_str("it is being sent"),
+        }
+        said.push_str(&format!("; next send in {}", span(record.work.send_at.since(now))));
+        said
+    }
+}
+
+fn span(time: std::time::Duration) -> String {
+    if time.as_secs() >= 1 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
+}

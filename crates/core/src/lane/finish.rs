@@ -1,0 +1,194 @@
+//! Finish: what is final ends, as the winner says (rule 2).
+//!
+//! | winner | state |
+//! |---|---|
+//! | carries the content, succeeded | confirmed |
+//! | carries the content, reverted | reverted |
+//! | the no-op of a cancel, expiry or failure | cancelled, expired, failed |
+//! | provably foreign | queued again or failed, as the caller said; an ending one ends |
+
+use super::{Lane, Prep, Waiting};
+use crate::journal::Entry;
+use crate::request::OnDisplaced;
+use crate::transaction::{Content, Ending, Reason, ReasonCode, Transaction, TxState, Won};
+use crate::view::{BlockRef, Receipt};
+use crate::{Millis, Slot, TxId};
+
+impl Lane {
+    /// Ends every transaction whose winner is final and lets go of its slot.
+    pub(super) fn settle(&mut self, now: Millis) {
+        let Some(view) = self.view.clone() else { return };
+        let done: Vec<(Slot, Receipt)> = self
+            .slots
+            .iter()
+            .filter_map(|(slot, record)| {
+                let receipt = record.mined.as_ref()?;
+                let tx = record.tx.and_then(|id| self.bound.get(&id));
+                let finality =
+                    tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
+                view.is_final(&receipt.block, finality).then(|| (*slot, receipt.clone()))
+            })
+            .collect();
+        for (slot, receipt) in done {
+            self.finish(slot, &receipt, now);
+        }
+    }
+
+    fn finish(&mut self, slot: Slot, receipt: &Receipt, now: Millis) {
+        let Some(record) = self.slots.get(&slot) else { return };
+        let Some(winner) = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash).cloned()
+        else {
+            return;
+        };
+        let tx = record.tx.and_then(|id| self.bound.remove(&id));
+        self.close_slot(slot);
+        let Some(mut tx) = tx else { return };
+        let status = &mut tx.status;
+        status.won = Some(Won { version: winner.version, hash: winner.hash });
+        status.hash = Some(winner.hash);
+        status.displaced = false;
+        let entry = match (&status.ending, winner.no_op, receipt.success) {
+            (Some(ending), true, _) => {
+                status.state = ending.state();
+                status.reason = Some(ending.reason().clone());
+                ended_entry(ending)
+            }
+            (_, _, true) => {
+                status.state = TxState::Confirmed;
+                Entry::Confirmed { hash: winner.hash, block: receipt.block, version: winner.version }
+            }
+            (_, _, false) => {
+                let reason = Reason {
+                    code: ReasonCode::Reverted,
+                    text: "it was mined and its execution reverted".to_owned(),
+                };
+                status.state = TxState::Reverted;
+                status.reason = Some(reason.clone());
+                Entry::Reverted { hash: winner.hash, block: receipt.block, reason }
+            }
+        };
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(tx.id), now, entry);
+    }
+
+    /// The slot is history: its attempts are watched no more.
+    fn close_slot(&mut self, slot: Slot) {
+        if let Some(record) = self.slots.remove(&slot) {
+            for attempt in &record.attempts {
+                self.by_hash.remove(&attempt.hash);
+            }
+        }
+        self.changes.close(slot);
+    }
+
+    /// The slot went to somebody else's transaction, for good.
+    pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, now: Millis) {
+        let Some(record) = self.slots.get(&slot) else { return };
+        if record.mined.is_some() {
+            return;
+        }
+        let tx = record.tx.and_then(|id| self.bound.remove(&id));
+        self.close_slot(slot);
+        let Some(mut tx) = tx else { return };
+        let wish = tx.request.options.on_displaced.unwrap_or(self.settings.on_displaced);
+        tx.status.displaced = false;
+        if let Some(ending) = tx.status.ending.clone() {
+            self.end(tx, ending, now);
+        } else if wish == OnDisplaced::Fail {
+            let text = format!("slot {slot} was taken by another transaction in block {}", block.number);
+            self.end(tx, Ending::Fail(Reason { code: ReasonCode::Displaced, text }), now);
+        } else {
+            tx.status.state = TxState::Accepted;
+            tx.status.slot = None;
+            tx.status.hash = None;
+            self.changes.tx(&mut tx, now);
+            self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
+            self.waiting.insert((tx.order, tx.id), Waiting { tx, prep: Prep::New });
+        }
+    }
+
+    /// The transaction is to end without its content. Without stored bytes it ends here; with them its slot gets a
+    /// no-op, and the chain decides. An ending that has begun stays.
+    pub(super) fn begin_ending(&mut self, id: TxId, ending: Ending, now: Millis) {
+        if let Some(tx) = self.bound.get_mut(&id) {
+            if tx.status.ending.is_some() {
+                return;
+            }
+            let slot = tx.status.slot;
+            let has_bytes = slot.and_then(|s| self.slots.get(&s)).is_some_and(|r| !r.attempts.is_empty());
+            if has_bytes {
+                let entry = Entry::EndingBegan { state: ending.state(), reason: ending.reason().clone() };
+                tx.status.ending = Some(ending);
+                tx.status.later.push(Content::NoOp);
+                self.changes.tx(tx, now);
+                self.changes.journal(Some(id), now, entry);
+            } else if let Some(mut tx) = self.bound.remove(&id) {
+                if let Some(slot) = tx.status.slot.take() {
+                    self.give_back(slot, id, now);
+                }
+                self.end(tx, ending, now);
+            }
+        } else if self.waiting_mut(id).is_some() {
+            let (state, reason, entry) = (ending.state(), ending.reason().clone(), ended_entry(&ending));
+            self.end_waiting(id, state, reason, entry, now);
+        }
+    }
+
+    /// Ends a transaction that holds no slot. A signature that is under way for it is forgotten.
+    pub(super) fn end_waiting(
+        &mut self,
+        id: TxId,
+        state: TxState,
+        reason: Reason,
+        entry: Entry,
+        now: Millis,
+    ) {
+        if let Some(Prep::Signing { slot, .. }) = self.waiting_mut(id).map(|waiting| waiting.prep.clone()) {
+            self.cut_from(slot);
+        }
+        let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
+        tx.status.state = state;
+        tx.status.reason = Some(reason);
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(id), now, entry);
+    }
+
+    fn end(&mut self, mut tx: Transaction, ending: Ending, now: Millis) {
+        tx.status.state = ending.state();
+        tx.status.reason = Some(ending.reason().clone());
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(tx.id), now, ended_entry(&ending));
+    }
+
+    /// Deadlines, judged by block time: a chain that stands still lets nothing expire (E7).
+    pub(super) fn expire(&mut self, now: Millis) {
+        let Some(head) = self.view.as_ref().map(|view| view.head.timestamp) else { return };
+        let late = |tx: &Transaction| {
+            tx.status.ending.is_none()
+                && tx.status.state != TxState::Mined
+                && tx.request.options.deadline.is_some_and(|deadline| deadline < head)
+        };
+        let ids: Vec<TxId> = self
+            .waiting
+            .values()
+            .map(|waiting| &waiting.tx)
+            .chain(self.bound.values())
+            .filter(|tx| late(tx))
+            .map(|tx| tx.id)
+            .collect();
+        for id in ids {
+            let text = "its deadline passed before it was in a block".to_owned();
+            let reason = Reason { code: ReasonCode::DeadlinePassed, text };
+            self.begin_ending(id, Ending::Expire(reason), now);
+        }
+    }
+}
+
+fn ended_entry(ending: &Ending) -> Entry {
+    let reason = ending.reason().clone();
+    match ending {
+        Ending::Cancel(_) => Entry::Cancelled { reason },
+        Ending::Expire(_) => Entry::Expired { reason },
+        Ending::Fail(_) => Entry::Failed { reason },
+    }
+}

@@ -1,0 +1,227 @@
+//! Sign: drafts become attempts. The commit that stores an attempt's bytes binds its slot for good (rules 1 and 2).
+//!
+//! | slot of the draft | signature came | signature failed |
+//! |---|---|---|
+//! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
+//! | returned | bound | forgotten, stays returned |
+//! | reserved (remote signer) | first attempt | keeps its slot, asked again |
+//! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
+//!
+//! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
+//! is dropped: its bytes were never stored, so they were never sent.
+
+use super::{Action, Lane, Plan, Prep, SlotRecord, back_off};
+use crate::attempt::{Attempt, Draft, Sealed, SendHints};
+use crate::fees::{Fees, first_price};
+use crate::journal::Entry;
+use crate::ports::signer;
+use crate::transaction::{ReasonCode, TxState};
+use crate::{Millis, Slot};
+
+/// At most this many signatures are asked for at once.
+const BATCH: usize = 1_000;
+
+impl Lane {
+    pub(super) fn plan_sign(&mut self, plan: &mut Plan, now: Millis) {
+        let mut drafts = self.sign_reserved(plan, now);
+        drafts.extend(self.reprice(plan, now));
+        if !self.settings.reserve_before_signing {
+            drafts.extend(self.allocate());
+        }
+        while !drafts.is_empty() {
+            let rest = drafts.split_off(drafts.len().min(BATCH));
+            plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));
+        }
+    }
+
+    /// First signatures for slots that were reserved.
+    fn sign_reserved(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
+        let Some(view) = self.view.clone() else { return Vec::new() };
+        let mut drafts = Vec::new();
+        let open: Vec<Slot> = self
+            .slots
+            .iter()
+            .filter(|(_, r)| r.attempts.is_empty() && !r.work.signing)
+            .map(|(s, _)| *s)
+            .collect();
+        for slot in open {
+            let serial = self.serial();
+            let Some(record) = self.slots.get_mut(&slot) else { continue };
+            if record.work.sign_at > now {
+                plan.wake(record.work.sign_at);
+                continue;
+            }
+            let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
+            // After a restart the estimate is gone: it is asked for again first.
+            let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
+            record.work.signing = true;
+            let no_op = tx.is_no_op();
+            let ceiling = tx
+                .request
+                .options
+                .max_fee_per_gas
+                .map_or(self.settings.max_fee, |c| c.min(self.settings.max_fee));
+            drafts.push(Draft {
+                serial,
+                lane: self.id,
+                slot,
+                tx: Some(tx.id),
+                version: tx.version(),
+                no_op,
+                call: tx.call(),
+                gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
+                fees: first_price(&view.fees, tx.request.options.speed, tx.payload().fees, ceiling),
+            });
+        }
+        drafts
+    }
+
+    pub(super) fn take_signed(&mut self, results: Vec<(Draft, Result<Sealed, signer::Error>)>, now: Millis) {
+        for (draft, result) in results {
+            if self.slots.contains_key(&draft.slot) {
+                self.signed_again(draft, result, now);
+            } else {
+                self.signed_first(draft, result, now);
+            }
+        }
+        self.bind_signed(now);
+    }
+
+    /// Another attempt, or the first one of a reserved slot.
+    fn signed_again(&mut self, draft: Draft, result: Result<Sealed, signer::Error>, now: Millis) {
+        let Some(record) = self.slots.get_mut(&draft.slot) else { return };
+        record.work.signing = false;
+        let wanted = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
+        let stale = record.mined.is_some()
+            || record.tx != draft.tx
+            || wanted.is_some_and(|version| version != draft.version);
+        match result {
+            Err(_) => {
+                record.work.sign_tries = record.work.sign_tries.saturating_add(1);
+                record.work.sign_at = now.after(back_off(record.work.sign_tries, 500, 30_000));
+            }
+            Ok(_) if stale => {}
+            Ok(sealed) => {
+                record.work.sign_tries = 0;
+                record.work.reprice_now = false;
+                self.store_attempt(draft, sealed, now);
+            }
+        }
+    }
+
+    /// The first bytes of a slot that is not stored yet.
+    fn signed_first(&mut self, draft: Draft, result: Result<Sealed, signer::Error>, now: Millis) {
+        let Some(tentative) = self.tentative.get_mut(&draft.slot) else { return };
+        if tentative.serial != draft.serial {
+            return;
+        }
+        match result {
+            Ok(sealed) => tentative.signed = Some((draft, sealed)),
+            Err(error) => {
+                let failed = draft.tx;
+                self.cut_from(draft.slot);
+                let Some(id) = failed else { return };
+                match error {
+                    signer::Error::Refused(text) => {
+                        self.fail_waiting(id, ReasonCode::SignatureRefused, text, now);
+                    }
+                    signer::Error::Unavailable(why) => {
+                        if let Some(waiting) = self.waiting_mut(id) {
+                            waiting.prep =
+                                Prep::Retry { tries: 1, at: now.after(back_off(2, 100, 5_000)), why };
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets this slot and every new one above it that is being signed: slots stay contiguous (E14).
+    pub(super) fn cut_from(&mut self, slot: Slot) {
+        let is_returned = self.row.returned.contains(&slot);
+        let cut: Vec<Slot> = self
+            .tentative
+            .keys()
+            .filter(|s| **s == slot || (!is_returned && **s > slot && !self.row.returned.contains(s)))
+            .copied()
+            .collect();
+        for slot in cut {
+            let Some(tentative) = self.tentative.remove(&slot) else { continue };
+            let Some(waiting) = tentative.tx.and_then(|id| self.waiting_mut(id)) else { continue };
+            if matches!(waiting.prep, Prep::Signing { serial, .. } if serial == tentative.serial) {
+                // Its gas is known no more; estimates are cheap next to a cut.
+                waiting.prep = match waiting.tx.payload().gas {
+                    Some(gas) => Prep::Ready { gas },
+                    None => Prep::New,
+                };
+            }
+        }
+    }
+
+    /// Binds what is signed: returned slots at once, new ones from the cursor up without a hole.
+    fn bind_signed(&mut self, now: Millis) {
+        let ready: Vec<Slot> =
+            self.tentative.iter().filter(|(_, t)| t.signed.is_some()).map(|(slot, _)| *slot).collect();
+        for slot in ready {
+            if !self.row.returned.contains(&slot) && self.row.cursor != Some(slot) {
+                continue;
+            }
+            let Some((draft, sealed)) = self.tentative.remove(&slot).and_then(|t| t.signed) else { continue };
+            if let Some(id) = draft.tx {
+                let Some(mut waiting) = self.leave_waiting(id) else { continue };
+                waiting.tx.status.slot = Some(slot);
+                self.bound.insert(id, waiting.tx);
+            }
+            self.occupy(slot);
+            self.slots.insert(slot, SlotRecord { tx: draft.tx, ..SlotRecord::default() });
+            self.store_attempt(draft, sealed, now);
+        }
+    }
+
+    /// From the commit of this on, the slot ends only on chain.
+    fn store_attempt(&mut self, draft: Draft, sealed: Sealed, now: Millis) {
+        let Some(record) = self.slots.get_mut(&draft.slot) else { return };
+        let ordinal = record.attempts.last().map_or(0, |last| last.ordinal.saturating_add(1));
+        let attempt = Attempt {
+            slot: draft.slot,
+            ordinal,
+            tx: draft.tx,
+            version: draft.version,
+            no_op: draft.no_op,
+            hash: sealed.hash,
+            raw: sealed.raw,
+            gas: draft.gas,
+            fees: draft.fees,
+            value: draft.call.value,
+            created_at: now,
+            hints: SendHints::default(),
+        };
+        let entry = Entry::Signed {
+            slot: draft.slot,
+            attempt: ordinal,
+            version: draft.version,
+            no_op: draft.no_op,
+            hash: attempt.hash,
+            fees: draft.fees,
+            gas: draft.gas,
+        };
+        record.work.send_at = now;
+        record.work.unclear_sends = 0;
+        record.attempts.push(attempt.clone());
+        self.by_hash.insert(attempt.hash, draft.slot);
+        if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {
+            if tx.status.state.is_waiting() {
+                tx.status.state = TxState::Signed;
+            }
+            tx.status.hash = Some(attempt.hash);
+            self.changes.tx(tx, now);
+        }
+        self.changes.journal(draft.tx, now, entry);
+        self.changes.attempt(attempt);
+    }
+
+    /// What every live attempt of a slot offers, oldest first.
+    pub(super) fn live_fees(&self, slot: Slot) -> Vec<Fees> {
+        self.slots.get(&slot).map_or_else(Vec::new, |r| r.attempts.iter().map(|a| a.fees).collect())
+    }
+}
