@@ -1,6 +1,8 @@
 //! Child processes: never with a stdin, always with an error that names the command.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -20,8 +22,10 @@ pub(crate) fn cargo() -> Command {
 
 /// A command as one would type it.
 pub(crate) fn show(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
-    let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()];
+    let program = Path::new(command.get_program());
+    // Cargo is known to us by its full path, which nobody types.
+    let name = if program.ends_with("cargo") { OsStr::new("cargo") } else { program.as_os_str() };
+    let mut words = vec![name.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|argument| {
         let argument = argument.to_string_lossy();
         if argument.contains([' ', '(', '*']) { format!("'{argument}'") } else { argument.into_owned() }

@@ -123,9 +123,12 @@ mod tests {
     fn hosts_of_private_registries_are_refused_and_public_ones_are_not() {
         assert!(is_refused(
             "package-lock.json",
-            "\"resolved\": \"https://npm-registry.corp.example/a/-/a-1.tgz\""
+            concat!("\"resolved\": \"https:", "//npm-registry.corp.example/a/-/a-1.tgz\"")
         ));
-        assert!(is_refused("a.toml", "index = \"sparse+http://user:word@nexus.example:8081/crates/\""));
+        assert!(is_refused(
+            "a.toml",
+            concat!("index = \"sparse+http:", "//user:word@nexus.example:8081/crates/\"")
+        ));
         assert!(!is_refused("package-lock.json", "\"resolved\": \"https://registry.npmjs.org/a/-/a-1.tgz\""));
         assert!(!is_refused("a.md", "see https://docs.rs/registry/latest"));
     }

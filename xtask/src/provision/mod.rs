@@ -6,10 +6,11 @@
 
 mod anvil;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
 
@@ -30,14 +31,20 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(cache: &Path, tool: &str) -> Result<Self> {
-        let folder = cache.join(format!("{PARTIAL}{tool}-{}", std::process::id()));
+        std::fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
         sweep(cache);
-        // A process that died may have had our number.
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        // A number may be taken: by a process that died, or by one in another container that shares the cache.
+        for number in 0..MOST_AT_ONCE {
+            let folder = cache.join(format!("{PARTIAL}{tool}-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self(folder)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot create {}", folder.display()));
+                }
+            }
         }
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(Self(folder))
+        bail!("{} is full of `{PARTIAL}…` folders: delete them", cache.display())
     }
 }
 
@@ -50,6 +57,7 @@ impl Drop for Scratch {
 }
 
 const PARTIAL: &str = "partial-";
+const MOST_AT_ONCE: usize = 100;
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Removes what interrupted runs left behind; one that is still at work is younger than an hour.
