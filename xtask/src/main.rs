@@ -1,1 +1,81 @@
-fn main() {}
+//! The workspace's own tools: what developers and CI call.
+//!
+//! `cargo xtask test` makes a fresh machine ready and runs the tests; `cargo xtask lint` checks what a compiler
+//! does not. This crate knows the workspace from the outside only (files, `cargo metadata`, child processes) and
+//! depends on no other crate of it.
+
+mod clock;
+mod lint;
+mod process;
+mod provision;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask test          run all default suites, as CI does
+  cargo xtask lint          format, clippy, crate direction, texts
+  cargo xtask help test     more on one command";
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  cargo xtask test                      all default suites
+  cargo xtask test --all                also the suites that do not fit the default's time budget
+  cargo xtask test fee_ladder           only tests whose name contains fee_ladder
+  cargo xtask test fence lease          only tests whose name contains fence or lease
+  LANDFALL_ANVIL=anvil cargo xtask test use an anvil of your own
+  LANDFALL_CACHE=DIR cargo xtask test   keep provided tools in DIR instead of .cache/
+
+What the tests need and the machine lacks (today: anvil, through npm) is put into the cache folder.
+The last line is always `N passed, N failed`; the exit code is 0 only if everything that should run did, and passed.";
+
+const LINT_EXAMPLES: &str = "\
+Examples:
+  cargo xtask lint                      everything; the exit code is 0 only if all steps pass
+  cargo fmt --all                       repair what the format step reports
+  cargo clippy --fix --workspace        repair some of what clippy reports";
+
+#[derive(Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "Tools of the Landfall workspace", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Provide what the tests need, then build and run them
+    #[command(after_help = TEST_EXAMPLES)]
+    Test {
+        /// Also run the suites that are not in the default
+        #[arg(long)]
+        all: bool,
+        /// Run only tests whose name contains one of these
+        filters: Vec<String>,
+    },
+    /// Check format, clippy, crate direction, lint opt-in and texts
+    #[command(after_help = LINT_EXAMPLES)]
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = Workspace::find().and_then(|workspace| match cli.command {
+        Command::Test { all, filters } => test::run(&workspace, all, &filters),
+        Command::Lint => lint::run(&workspace),
+    });
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
