@@ -1,1 +1,38 @@
-//! landfall-engine
+//! # landfall-engine
+//!
+//! Runs lanes: reads and writes through the ports, decides nothing. The decisions are in `landfall-core`.
+//!
+//! ```text
+//! Handle ── admit ──► Writer ──► store
+//!    └─ wakes ─► Supervisor ─ acquires leases, starts ─► lane task ◄── Mailbox ◄── Watcher, actions
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `handle.rs` | what callers hold: submit, commands, look-ups, explanations |
+//! | `admission.rs` | which submissions are taken in |
+//! | `writer.rs` | group commit |
+//! | `supervisor.rs` | the session, leases, which lanes run here |
+//! | `lane_task.rs` | the loop of one lane: events, apply, commit, plan, start |
+//! | `actions.rs` | doing what a plan asks for |
+//! | `watcher.rs` | following one chain for all its lanes |
+//! | `mailbox.rs`, `directory.rs` | how events reach a lane |
+//!
+//! The crate knows ports only: no database, no RPC client. It spawns its tasks through one [`tasks::Tasks`], so that
+//! dropping an engine ends all of it at once, as a crash would.
+
+mod actions;
+mod admission;
+mod directory;
+mod handle;
+mod lane_task;
+mod mailbox;
+mod parts;
+mod supervisor;
+mod tasks;
+mod watcher;
+mod writer;
+
+pub use admission::{Refused, Submission};
+pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
+pub use parts::{ChainParts, Parts, Timings};

@@ -76,6 +76,7 @@ impl Lane {
         if let Some(record) = self.slots.remove(&slot) {
             for attempt in &record.attempts {
                 self.by_hash.remove(&attempt.hash);
+                self.closed_hashes.push(attempt.hash);
             }
         }
         self.changes.close(slot);

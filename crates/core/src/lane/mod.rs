@@ -203,6 +203,8 @@ pub struct Lane {
     waiting: BTreeMap<(QueueOrder, TxId), Waiting>,
     tentative: BTreeMap<Slot, Tentative>,
     by_hash: BTreeMap<TxHash, Slot>,
+    /// Attempts whose slots were closed since the engine last asked.
+    closed_hashes: Vec<TxHash>,
     view: Option<Arc<ChainView>>,
     /// When a slot of ours last moved on chain.
     moved_at: Millis,
@@ -241,6 +243,7 @@ impl Lane {
             waiting: BTreeMap::new(),
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
+            closed_hashes: Vec::new(),
             view: None,
             moved_at: now,
             no_op_gas: None,
@@ -277,6 +280,11 @@ impl Lane {
     /// Hashes of every attempt whose fate is open: what the watcher looks for in blocks.
     pub fn open_hashes(&self) -> impl Iterator<Item = TxHash> + '_ {
         self.by_hash.keys().copied()
+    }
+
+    /// Hashes that need no watching any more.
+    pub fn take_closed_hashes(&mut self) -> Vec<TxHash> {
+        std::mem::take(&mut self.closed_hashes)
     }
 
     /// Nothing to do and nothing under way: the lease may be given back.

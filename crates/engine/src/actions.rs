@@ -1,0 +1,185 @@
+//! Doing what a plan asks for. Each action is a task that ends in one event; if the task is lost (a panic in a
+//! library), the event it leaves behind is the cautious one, so a lane never waits for an answer that cannot come.
+
+use std::sync::Arc;
+
+use landfall_core::attempt::Draft;
+use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepared, Sent};
+use landfall_core::outcome::{SendOutcome, SendReport};
+use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
+use landfall_core::ports::signer;
+use landfall_core::ports::store::{Command, CommandKind, Store};
+use landfall_core::view::Receipt;
+use landfall_core::{LaneId, Slot, TxHash, TxId};
+
+use crate::mailbox::Mailbox;
+use crate::supervisor::Shared;
+
+/// At most this many commands are read at once.
+const COMMANDS: u32 = 256;
+
+/// The one answer of an action: given, or made up when the task ends without one.
+struct Answer {
+    mailbox: Arc<Mailbox>,
+    otherwise: Option<LaneEvent>,
+}
+
+impl Answer {
+    fn give(mut self, event: LaneEvent) {
+        self.otherwise = Some(event);
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(event) = self.otherwise.take() {
+            self.mailbox.answer(event);
+        }
+    }
+}
+
+pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox: Arc<Mailbox>) {
+    let answer = Answer { mailbox, otherwise: Some(otherwise(&action)) };
+    let Some(chain) = shared.parts.chains.get(&lane.chain).map(|parts| parts.chain.clone()) else { return };
+    let task = shared.clone();
+    shared.tasks.spawn(async move {
+        let store = task.parts.store.as_ref();
+        let event = match action {
+            Action::Load { limit } => load(store, lane, limit).await,
+            Action::Prepare(jobs) => prepare(chain.as_ref(), jobs).await,
+            Action::Sign(drafts) => sign(&task, chain.as_ref(), lane, drafts).await,
+            Action::Send(outgoing) => send(chain.as_ref(), outgoing).await,
+            Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
+        };
+        answer.give(event);
+    });
+}
+
+/// What is said of an action whose task was lost.
+fn otherwise(action: &Action) -> LaneEvent {
+    let lost = || "the task that did it was lost".to_owned();
+    match action {
+        Action::Load { .. } => LaneEvent::LoadFailed,
+        Action::Prepare(jobs) => {
+            let failed = |job: &PrepareJob| Prepared {
+                target: job.target,
+                result: Err(EstimateFailure::Unavailable { text: lost() }),
+            };
+            LaneEvent::Prepared(jobs.iter().map(failed).collect())
+        }
+        Action::Sign(drafts) => {
+            let failed = |draft: &Draft| (draft.clone(), Err(signer::Error::Unavailable(lost())));
+            LaneEvent::Signed(drafts.iter().map(failed).collect())
+        }
+        Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
+        Action::Look(slots) => {
+            LaneEvent::Looked { slots: slots.iter().map(|(slot, _)| *slot).collect(), found: Vec::new() }
+        }
+    }
+}
+
+fn unknown(out: &Outgoing, text: &str) -> Sent {
+    Sent {
+        slot: out.slot,
+        hash: out.sealed.hash,
+        report: SendReport {
+            outcome: SendOutcome::Unknown,
+            endpoint: String::new(),
+            code: None,
+            text: Some(text.to_owned()),
+            latency_ms: 0,
+        },
+    }
+}
+
+async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEvent {
+    let read = async {
+        let commands = store.commands(lane, COMMANDS).await?;
+        let waiting = store.waiting(lane, limit).await?;
+        let mut mentioned = Vec::new();
+        for id in commands.iter().filter_map(mentions) {
+            mentioned.extend(store.tx(id).await?.map(|record| record.tx));
+        }
+        Ok::<_, landfall_core::ports::store::Error>(Loaded { waiting, asked: limit, commands, mentioned })
+    };
+    match read.await {
+        Ok(loaded) => LaneEvent::Loaded(loaded),
+        Err(error) => {
+            tracing::warn!(%lane, %error, "waiting transactions could not be read");
+            LaneEvent::LoadFailed
+        }
+    }
+}
+
+fn mentions(command: &Command) -> Option<TxId> {
+    match command.kind {
+        CommandKind::Cancel { tx } | CommandKind::Approve { tx } | CommandKind::Reject { tx } => Some(tx),
+        CommandKind::Pause | CommandKind::Resume => None,
+    }
+}
+
+async fn prepare(chain: &dyn Chain, jobs: Vec<PrepareJob>) -> LaneEvent {
+    let calls: Vec<_> = jobs.iter().map(|job| job.call.clone()).collect();
+    let results = chain.estimate(&calls).await;
+    LaneEvent::Prepared(
+        jobs.into_iter().zip(results).map(|(job, result)| Prepared { target: job.target, result }).collect(),
+    )
+}
+
+async fn sign(shared: &Shared, chain: &dyn Chain, lane: LaneId, drafts: Vec<Draft>) -> LaneEvent {
+    let Some(signer) = shared.parts.signers.get(&lane) else {
+        let missing = || signer::Error::Unavailable("no signer is configured for this lane".to_owned());
+        return LaneEvent::Signed(drafts.into_iter().map(|draft| (draft, Err(missing()))).collect());
+    };
+    let codec = chain.codec();
+    let preimages = drafts.iter().map(|draft| codec.preimage(draft)).collect();
+    let signatures = signer.sign(preimages).await;
+    LaneEvent::Signed(
+        drafts
+            .into_iter()
+            .zip(signatures)
+            .map(|(draft, signature)| {
+                let sealed = signature.map(|signature| codec.seal(&draft, &signature));
+                (draft, sealed)
+            })
+            .collect(),
+    )
+}
+
+async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
+    let sealed: Vec<_> = outgoing.iter().map(|out| out.sealed.clone()).collect();
+    let reports = chain.send(&sealed).await;
+    LaneEvent::Sent(
+        outgoing
+            .into_iter()
+            .zip(reports)
+            .map(|(out, report)| Sent { slot: out.slot, hash: out.sealed.hash, report })
+            .collect(),
+    )
+}
+
+/// Receipts of every attempt of these slots. One from below the watcher's recent blocks counts only if the chain still
+/// has its block; the others are judged by the lane's view.
+async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)>) -> LaneEvent {
+    let hashes: Vec<TxHash> = slots.iter().flat_map(|(_, hashes)| hashes.iter().copied()).collect();
+    let mut found = Vec::new();
+    match chain.receipts(&hashes).await {
+        Err(error) => tracing::debug!(%error, "receipts could not be asked for"),
+        Ok(receipts) => {
+            let lowest = shared.directory.view(chain.id()).and_then(|v| v.recent.keys().next().copied());
+            for receipt in receipts {
+                if lowest.is_some_and(|lowest| receipt.block.number >= lowest)
+                    || still_there(chain, &receipt).await
+                {
+                    found.push(receipt);
+                }
+            }
+        }
+    }
+    LaneEvent::Looked { slots: slots.into_iter().map(|(slot, _)| slot).collect(), found }
+}
+
+async fn still_there(chain: &dyn Chain, receipt: &Receipt) -> bool {
+    let block = chain.block(BlockAt::Number(receipt.block.number)).await;
+    matches!(block, Ok(Some(block)) if block.at == receipt.block)
+}

@@ -1,0 +1,110 @@
+//! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
+
+use landfall_core::ports::chain::EndpointHealth;
+use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::view::ChainView;
+use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
+
+use crate::parts::Parts;
+
+/// What a caller hands over.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub lane: LaneId,
+    pub request_id: Option<RequestId>,
+    pub payload: Payload,
+    pub options: Options,
+}
+
+/// Why a submission is not taken in. Nothing was stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("chain {0} is not configured here")]
+    UnknownChain(ChainId),
+    #[error("{signer} is not a signer of chain {chain} here")]
+    UnknownSigner { chain: ChainId, signer: Account },
+    #[error("gas {gas} is above the block gas limit of {limit}: no block could hold it")]
+    GasAboveBlockLimit { gas: Gas, limit: Gas },
+    #[error("gas {gas} is below {needed}, which this transaction costs before it does anything")]
+    GasTooLow { gas: Gas, needed: Gas },
+    #[error("maxPriorityFeePerGas {tip} is above maxFeePerGas {cap}")]
+    TipAboveCap { tip: Price, cap: Price },
+    #[error("the price {asked} is above the ceiling of {ceiling}")]
+    PriceAboveCeiling { asked: Price, ceiling: Price },
+    #[error("the deadline has already passed")]
+    DeadlinePassed,
+    #[error("an access list needs a transaction of type 1 or 2, and a contract creation needs data")]
+    NothingToDo,
+    #[error("the request could not be written down: {0}")]
+    Unwritable(String),
+}
+
+/// Checks a submission and gives it its id.
+pub(crate) fn admit(
+    parts: &Parts,
+    view: Option<&ChainView>,
+    submission: Submission,
+    id: TxId,
+    now: Millis,
+) -> Result<NewTransaction, Refused> {
+    let Submission { lane, request_id, payload, options } = submission;
+    let chain = parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
+    if !parts.signers.contains_key(&lane) {
+        return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
+    }
+    check_gas(&payload, view)?;
+    let ceiling = options.max_fee_per_gas.unwrap_or(chain.settings.max_fee);
+    if ceiling > chain.settings.max_fee {
+        return Err(Refused::PriceAboveCeiling { asked: ceiling, ceiling: chain.settings.max_fee });
+    }
+    check_fees(payload.fees, ceiling)?;
+    if payload.to.is_none() && payload.data.as_ref().is_empty() {
+        return Err(Refused::NothingToDo);
+    }
+    if options.deadline.is_some_and(|deadline| deadline <= now) {
+        return Err(Refused::DeadlinePassed);
+    }
+    let fingerprint =
+        fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
+    let request = Request { request_id, payload, options, fingerprint, accepted_at: now };
+    Ok(NewTransaction { id, lane, request })
+}
+
+fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused> {
+    let Some(gas) = payload.gas else { return Ok(()) };
+    let needed = intrinsic_gas(payload);
+    if gas < needed {
+        return Err(Refused::GasTooLow { gas, needed });
+    }
+    match view.map(|view| view.head.gas_limit) {
+        Some(limit) if gas > limit => Err(Refused::GasAboveBlockLimit { gas, limit }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What every EVM chain charges at least: the base cost and a create's. Data costs more, but chains differ there.
+fn intrinsic_gas(payload: &Payload) -> Gas {
+    if payload.to.is_some() { Gas(21_000) } else { Gas(53_000) }
+}
+
+fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {
+    let (cap, tip) = match fees {
+        AskedFees::Market => (None, None),
+        AskedFees::Legacy { gas_price } => (gas_price, None),
+        AskedFees::Dynamic { max_fee, tip } => (max_fee, tip),
+    };
+    if let (Some(cap), Some(tip)) = (cap, tip)
+        && tip > cap
+    {
+        return Err(Refused::TipAboveCap { tip, cap });
+    }
+    match cap.or(tip) {
+        Some(asked) if asked > ceiling => Err(Refused::PriceAboveCeiling { asked, ceiling }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// An endpoint that can be used, among these.
+pub(crate) fn any_usable(endpoints: &[EndpointHealth]) -> bool {
+    endpoints.iter().any(|endpoint| endpoint.usable)
+}

@@ -1,0 +1,99 @@
+//! Which lanes are loaded here, and which hashes they wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use landfall_core::view::{ChainView, Receipt};
+use landfall_core::{Account, ChainId, LaneId, TxHash};
+
+use crate::mailbox::Mailbox;
+
+#[derive(Default)]
+struct Inner {
+    mailboxes: BTreeMap<LaneId, Arc<Mailbox>>,
+    /// Hashes of open attempts, by chain: what the watcher looks for in blocks.
+    wanted: BTreeMap<ChainId, BTreeMap<TxHash, LaneId>>,
+    views: BTreeMap<ChainId, Arc<ChainView>>,
+}
+
+/// Shared by the watcher, the lane tasks and the handle.
+#[derive(Default)]
+pub(crate) struct Directory(Mutex<Inner>);
+
+impl Directory {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lane was loaded: its mailbox gets the newest view at once.
+    pub(crate) fn enter(&self, lane: LaneId, mailbox: Arc<Mailbox>, hashes: impl Iterator<Item = TxHash>) {
+        let mut inner = self.inner();
+        inner.wanted.entry(lane.chain).or_default().extend(hashes.map(|hash| (hash, lane)));
+        if let Some(view) = inner.views.get(&lane.chain).filter(|v| v.counts.contains_key(&lane.signer)) {
+            mailbox.view(view.clone(), Vec::new());
+        }
+        inner.mailboxes.insert(lane, mailbox);
+    }
+
+    pub(crate) fn leave(&self, lane: LaneId) {
+        let mut inner = self.inner();
+        inner.mailboxes.remove(&lane);
+        if let Some(wanted) = inner.wanted.get_mut(&lane.chain) {
+            wanted.retain(|_, owner| *owner != lane);
+        }
+    }
+
+    pub(crate) fn mailbox(&self, lane: LaneId) -> Option<Arc<Mailbox>> {
+        self.inner().mailboxes.get(&lane).cloned()
+    }
+
+    pub(crate) fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
+        self.inner().mailboxes.values().cloned().collect()
+    }
+
+    /// These attempts are stored and about to be sent.
+    pub(crate) fn want(&self, lane: LaneId, hashes: impl Iterator<Item = TxHash>) {
+        self.inner().wanted.entry(lane.chain).or_default().extend(hashes.map(|hash| (hash, lane)));
+    }
+
+    /// These attempts' slots are final.
+    pub(crate) fn forget(&self, lane: LaneId, hashes: &[TxHash]) {
+        if let Some(wanted) = self.inner().wanted.get_mut(&lane.chain) {
+            for hash in hashes {
+                wanted.remove(hash);
+            }
+        }
+    }
+
+    pub(crate) fn wants_any(&self, chain: ChainId) -> bool {
+        self.inner().wanted.get(&chain).is_some_and(|wanted| !wanted.is_empty())
+    }
+
+    /// Whose attempt this is.
+    pub(crate) fn owner(&self, chain: ChainId, hash: &TxHash) -> Option<LaneId> {
+        self.inner().wanted.get(&chain)?.get(hash).copied()
+    }
+
+    /// The accounts whose lanes are loaded here.
+    pub(crate) fn accounts(&self, chain: ChainId) -> BTreeSet<Account> {
+        self.inner().mailboxes.keys().filter(|lane| lane.chain == chain).map(|lane| lane.signer).collect()
+    }
+
+    pub(crate) fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {
+        self.inner().views.get(&chain).cloned()
+    }
+
+    /// Hands a new view to every lane of the chain that it has a count for.
+    pub(crate) fn publish(
+        &self,
+        chain: ChainId,
+        view: Arc<ChainView>,
+        mut receipts: BTreeMap<LaneId, Vec<Receipt>>,
+    ) {
+        let mut inner = self.inner();
+        inner.views.insert(chain, view.clone());
+        for (lane, mailbox) in inner.mailboxes.iter().filter(|(lane, _)| lane.chain == chain) {
+            mailbox.view(view.clone(), receipts.remove(lane).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What callers hold of an engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_core::ports::chain::EndpointHealth;
+use landfall_core::ports::store::{
+    Admission, Command, CommandKind, Error as StoreError, Store, Write, WriteError, Written,
+};
+use landfall_core::view::ChainView;
+use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
+use tokio::sync::oneshot;
+
+use crate::admission::{self, Refused, Submission};
+use crate::mailbox::Question;
+use crate::parts::Parts;
+use crate::supervisor::{self, Shared};
+use crate::tasks::Tasks;
+use crate::watcher::Watcher;
+use crate::writer::writer;
+
+/// How long a lane may take to explain itself.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How long lanes may take to finish their turn when the engine stops.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running engine. Dropping it ends every task where it stands, as a crash would; [`Engine::stop`] is the kind way.
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.tasks.abort_all();
+    }
+}
+
+impl Engine {
+    /// Begins a session and starts to follow the chains and to run lanes.
+    pub async fn start(parts: Parts) -> Result<Self, StoreError> {
+        let (writer, writer_task) = writer(parts.store.clone());
+        let session = SessionId::new(parts.clock.now(), parts.random.bits());
+        let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
+        supervisor::open_session(&shared).await?;
+        shared.tasks.spawn(writer_task.run());
+        for chain in shared.parts.chains.values() {
+            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), chain.settings.finality);
+            shared.tasks.spawn(watcher.run());
+        }
+        shared.tasks.spawn(supervisor::renew_session(shared.clone()));
+        shared.tasks.spawn(supervisor::run_lanes(shared.clone()));
+        Ok(Self { shared })
+    }
+
+    /// What callers hold.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { shared: self.shared.clone() }
+    }
+
+    /// Lets every lane finish its turn, gives the leases back and ends.
+    pub async fn stop(self) {
+        self.shared.begin_stop();
+        let wait = async {
+            while self.shared.running_lanes() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(STOP_LIMIT, wait).await.is_err() {
+            tracing::warn!("some lanes did not finish their turn in time; their state is in the store");
+        }
+        if let Err(error) = self.shared.parts.store.close_session(self.shared.session).await {
+            tracing::warn!(%error, "the session could not be closed; its leases end with it");
+        }
+    }
+}
+
+/// Why nothing was taken in.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SubmitError {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Whether it was stored is not known. With a requestId the same request can be made again.
+    #[error("the store did not say whether it was written ({0}); ask again with the same requestId")]
+    Unknown(String),
+}
+
+/// How a chain is doing.
+#[derive(Debug, Clone)]
+pub struct ChainHealth {
+    pub id: ChainId,
+    pub head: Option<u64>,
+    pub trouble: Option<String>,
+    pub endpoints: Vec<EndpointHealth>,
+    /// Some endpoint can be used.
+    pub usable: bool,
+}
+
+/// How the engine is doing.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Why nothing can be admitted durably, if so.
+    pub store: Result<(), StoreError>,
+    pub chains: Vec<ChainHealth>,
+    pub lanes_running: usize,
+}
+
+/// A cheap, shared reference to a running engine.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Look-ups go to the store itself.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        self.shared.parts.store.as_ref()
+    }
+
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.shared.parts
+    }
+
+    /// The newest picture of a chain.
+    #[must_use]
+    pub fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {
+        self.shared.directory.view(chain)
+    }
+
+    /// Stores a transaction. When this returns an admission, it is on disk.
+    pub async fn submit(&self, submission: Submission) -> Result<Admission, SubmitError> {
+        let mut answers = self.submit_all(vec![submission]).await;
+        answers.pop().unwrap_or_else(|| Err(SubmitError::Unknown("nothing was written".into())))
+    }
+
+    /// Stores several, each as if alone; the answers are in their order. A key repeated among them is a replay.
+    pub async fn submit_all(&self, submissions: Vec<Submission>) -> Vec<Result<Admission, SubmitError>> {
+        let mut pending = Vec::with_capacity(submissions.len());
+        for submission in submissions {
+            pending.push(self.enqueue(submission).await);
+        }
+        let mut answers = Vec::with_capacity(pending.len());
+        for entry in pending {
+            answers.push(match entry {
+                Err(error) => Err(error),
+                Ok((id, answer)) => {
+                    let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
+                    self.admitted(id, answer.await.unwrap_or_else(lost)).await
+                }
+            });
+        }
+        answers
+    }
+
+    async fn enqueue(
+        &self,
+        submission: Submission,
+    ) -> Result<(TxId, oneshot::Receiver<Result<Written, WriteError>>), SubmitError> {
+        let parts = &self.shared.parts;
+        let now = parts.clock.now();
+        let id = TxId::new(now, parts.random.bits());
+        let view = self.view(submission.lane.chain);
+        let new = admission::admit(parts, view.as_deref(), submission, id, now)?;
+        let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
+        Ok((id, answer.map_err(not_written)?))
+    }
+
+    async fn admitted(
+        &self,
+        id: TxId,
+        result: Result<Written, WriteError>,
+    ) -> Result<Admission, SubmitError> {
+        let admission = match result {
+            Ok(Written::Admitted(admission)) => *admission,
+            Ok(other) => return Err(SubmitError::Unknown(format!("the store answered {other:?}"))),
+            // A lost answer is looked up, never assumed (L18).
+            Err(WriteError::Unknown(text)) => match self.store().tx(id).await? {
+                Some(record) => Admission::New(record.tx),
+                None => return Err(SubmitError::Unknown(text)),
+            },
+            Err(error) => return Err(not_written(error)),
+        };
+        if let Admission::New(tx) = &admission {
+            self.shared.work_for(tx.lane);
+        }
+        Ok(admission)
+    }
+
+    /// Stores a command for the lane's owner to apply.
+    pub async fn command(&self, lane: LaneId, kind: CommandKind) -> Result<CommandId, SubmitError> {
+        let parts = &self.shared.parts;
+        if !parts.chains.contains_key(&lane.chain) {
+            return Err(Refused::UnknownChain(lane.chain).into());
+        }
+        if !parts.signers.contains_key(&lane) {
+            return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer }.into());
+        }
+        let now = parts.clock.now();
+        let id = CommandId::new(now, parts.random.bits());
+        let command = Command { id, lane, kind, at: now };
+        self.shared.writer.write(Write::Command(Box::new(command))).await.map_err(not_written)?;
+        self.shared.work_for(lane);
+        Ok(id)
+    }
+
+    /// Why a transaction has not moved on, in its lane's own words. None if its lane does not run here.
+    pub async fn explain(&self, lane: LaneId, tx: TxId) -> Option<String> {
+        let mailbox = self.shared.directory.mailbox(lane)?;
+        let (answer, said) = oneshot::channel();
+        mailbox.ask(Question { tx, answer });
+        tokio::time::timeout(EXPLAIN_LIMIT, said).await.ok()?.ok()?
+    }
+
+    /// How everything is doing.
+    pub async fn health(&self) -> Health {
+        let store = self.store().writable().await;
+        let chains = self.shared.parts.chains.iter().map(|(id, parts)| {
+            let endpoints = parts.chain.endpoints();
+            ChainHealth {
+                id: *id,
+                head: self.view(*id).map(|view| view.head.at.number),
+                trouble: self.shared.trouble_of(*id),
+                usable: admission::any_usable(&endpoints),
+                endpoints,
+            }
+        });
+        Health { store, chains: chains.collect(), lanes_running: self.shared.running_lanes() }
+    }
+}
+
+fn not_written(error: WriteError) -> SubmitError {
+    match error {
+        WriteError::Failed(error) => SubmitError::Store(error),
+        WriteError::Unknown(text) => SubmitError::Unknown(text),
+        WriteError::Fenced { lane } => SubmitError::Unknown(format!("lane {lane} refused the write")),
+    }
+}

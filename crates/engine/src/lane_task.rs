@@ -1,0 +1,138 @@
+//! The loop of one lane: events, apply, commit, plan, start.
+//!
+//! A commit that was refused ends the task; one whose outcome is not known, or that failed, throws the lane's memory
+//! away and loads it again. There is no other recovery.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_core::lane::Lane;
+use landfall_core::ports::store::{LaneCommit, Write, WriteError, Written};
+use landfall_core::{LaneId, Millis, Token, TxHash};
+
+use crate::actions;
+use crate::mailbox::Mailbox;
+use crate::supervisor::Shared;
+
+/// How long a lane sleeps at most: a lost wake-up costs no more than this.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+const RELOAD_AFTER: Duration = Duration::from_millis(250);
+
+/// Why one load of a lane came to its end.
+enum Ended {
+    /// Load it again.
+    Reload,
+    /// It is not ours any more.
+    Lost,
+    /// There is nothing to do, or the engine stops: give it back.
+    GiveBack,
+}
+
+/// Runs a lane under a token until it is lost, idle, or the engine stops.
+pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
+    loop {
+        let mailbox = Arc::new(Mailbox::default());
+        let ended = run_once(&shared, lane, token, &mailbox).await;
+        shared.directory.leave(lane);
+        if mailbox.has_mail() {
+            // Something came while the lane was being given back: it is to run again.
+            shared.want_lane(lane);
+        }
+        match ended {
+            Ended::Reload if !shared.is_stopping() && shared.session_is_live() => {
+                tokio::time::sleep(RELOAD_AFTER).await;
+            }
+            Ended::Reload | Ended::GiveBack => {
+                let given = shared.parts.store.release(lane, shared.session, token).await;
+                if let Err(error) = given {
+                    tracing::warn!(%lane, %error, "the lease could not be given back; it ends with the session");
+                }
+                return;
+            }
+            Ended::Lost => return,
+        }
+    }
+}
+
+async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<Mailbox>) -> Ended {
+    let parts = &shared.parts;
+    let Some(settings) = parts.lane_settings(id) else { return Ended::GiveBack };
+    let record = match parts.store.load_lane(id).await {
+        Ok(record) => record,
+        Err(error) => {
+            tracing::error!(lane = %id, %error, "the lane could not be loaded; trying again");
+            return Ended::Reload;
+        }
+    };
+    if record.token != token {
+        return Ended::Lost;
+    }
+    let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
+    shared.directory.enter(id, mailbox.clone(), lane.open_hashes());
+    shared.poke_watcher(id.chain);
+    let mut wake_at: Option<Millis> = Some(parts.clock.now());
+    let mut idle_since: Option<Millis> = None;
+    loop {
+        let now = parts.clock.now();
+        let limit = wake_at.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
+        let mail = mailbox.take(limit).await;
+        if !shared.session_is_live() {
+            return Ended::Lost;
+        }
+        let now = parts.clock.now();
+        lane.apply(mail.events, now);
+        if let Err(broken) = lane.verify() {
+            tracing::error!(lane = %id, error = %broken, "the lane is loaded again");
+            return Ended::Reload;
+        }
+        for question in mail.questions {
+            // The asker may have gone meanwhile.
+            question.answer.send(lane.explain(question.tx, now)).ok();
+        }
+        if let Some(commit) = lane.take_commit(now)
+            && let Err(ended) = write(shared, &mut lane, commit).await
+        {
+            return ended;
+        }
+        if mail.stop {
+            return Ended::GiveBack;
+        }
+        let plan = lane.plan(parts.clock.now());
+        wake_at = plan.wake_at;
+        for action in plan.actions {
+            actions::start(shared, id, action, mailbox.clone());
+        }
+        idle_since = if lane.is_idle() { idle_since.or(Some(now)) } else { None };
+        if idle_since.is_some_and(|since| now.since(since) >= parts.timings.idle) {
+            return Ended::GiveBack;
+        }
+    }
+}
+
+/// Commits, and tells the watcher which hashes count from now on, before any of them is sent.
+async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(), Ended> {
+    let id = lane.id();
+    let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
+    let transitions = commit.journal.len();
+    match shared.writer.write(Write::Lane(Box::new(commit))).await {
+        Ok(Written::Lane(version)) => {
+            lane.committed(version);
+            shared.directory.want(id, stored.into_iter());
+            shared.directory.forget(id, &lane.take_closed_hashes());
+            tracing::debug!(lane = %id, token = %lane.token(), %version, entries = transitions, "committed");
+            Ok(())
+        }
+        Ok(other) => {
+            tracing::error!(lane = %id, ?other, "the store answered something else than was asked");
+            Err(Ended::Reload)
+        }
+        Err(WriteError::Fenced { .. }) => {
+            tracing::warn!(lane = %id, token = %lane.token(), node = %shared.parts.node, "fenced: the lane is another's");
+            Err(Ended::Lost)
+        }
+        Err(error) => {
+            tracing::warn!(lane = %id, %error, "commit failed or unknown; the lane is loaded again");
+            Err(Ended::Reload)
+        }
+    }
+}

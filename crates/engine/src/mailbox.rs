@@ -1,0 +1,122 @@
+//! What reaches a lane between two turns of its loop.
+//!
+//! Everything that can repeat is merged (a wake-up is a flag, of views only the newest counts) and everything else is
+//! an answer to something the lane asked for, so a mailbox is bounded by the lane itself. Each load of a lane has its
+//! own mailbox: answers to what an earlier load had asked for go nowhere.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_core::TxId;
+use landfall_core::lane::LaneEvent;
+use landfall_core::view::{ChainView, Receipt};
+use tokio::sync::{Notify, oneshot};
+
+/// A question about a transaction, answered with the lane's sentence.
+pub(crate) struct Question {
+    pub(crate) tx: TxId,
+    pub(crate) answer: oneshot::Sender<Option<String>>,
+}
+
+/// At most this many questions wait; more are answered "not known".
+const QUESTIONS: usize = 1_024;
+
+#[derive(Default)]
+struct Inbox {
+    work: bool,
+    stop: bool,
+    view: Option<Arc<ChainView>>,
+    receipts: Vec<Receipt>,
+    answers: Vec<LaneEvent>,
+    questions: Vec<Question>,
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        !self.work
+            && !self.stop
+            && self.view.is_none()
+            && self.answers.is_empty()
+            && self.questions.is_empty()
+    }
+}
+
+/// What was in a mailbox.
+pub(crate) struct Mail {
+    pub(crate) events: Vec<LaneEvent>,
+    pub(crate) questions: Vec<Question>,
+    /// Finish this turn and give the lane back.
+    pub(crate) stop: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    inbox: Mutex<Inbox>,
+    arrived: Notify,
+}
+
+impl Mailbox {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store may have something new.
+    pub(crate) fn wake(&self) {
+        self.inbox().work = true;
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.inbox().stop = true;
+        self.arrived.notify_one();
+    }
+
+    /// A new picture of the chain; receipts of pictures that were not read yet stay.
+    pub(crate) fn view(&self, view: Arc<ChainView>, receipts: Vec<Receipt>) {
+        let mut inbox = self.inbox();
+        inbox.view = Some(view);
+        inbox.receipts.extend(receipts);
+        drop(inbox);
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn answer(&self, event: LaneEvent) {
+        self.inbox().answers.push(event);
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn ask(&self, question: Question) {
+        let mut inbox = self.inbox();
+        if inbox.questions.len() < QUESTIONS {
+            inbox.questions.push(question);
+        }
+        drop(inbox);
+        self.arrived.notify_one();
+    }
+
+    /// Something was left unread.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.inbox().is_empty()
+    }
+
+    /// Waits until something is there or `limit` has passed.
+    pub(crate) async fn take(&self, limit: Duration) -> Mail {
+        let arrived = async {
+            while self.inbox().is_empty() {
+                self.arrived.notified().await;
+            }
+        };
+        // Running into the limit is an ordinary turn: a timer of the lane is due.
+        tokio::time::timeout(limit, arrived).await.ok();
+        let inbox = std::mem::take(&mut *self.inbox());
+        let mut events = Vec::new();
+        if inbox.work {
+            events.push(LaneEvent::Work);
+        }
+        events.extend(inbox.answers);
+        if let Some(view) = inbox.view {
+            events.push(LaneEvent::Chain { view, receipts: inbox.receipts });
+        }
+        Mail { events, questions: inbox.questions, stop: inbox.stop }
+    }
+}

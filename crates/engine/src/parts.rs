@@ -1,0 +1,69 @@
+//! What an engine is made of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_core::ports::chain::Chain;
+use landfall_core::ports::clock::{Clock, Random};
+use landfall_core::ports::signer::{Custody, Signer};
+use landfall_core::ports::store::Store;
+use landfall_core::settings::LaneSettings;
+use landfall_core::{ChainId, LaneId};
+
+/// One chain and the rules of its lanes.
+#[derive(Clone)]
+pub struct ChainParts {
+    pub chain: Arc<dyn Chain>,
+    pub settings: LaneSettings,
+}
+
+/// How often and how long.
+#[derive(Debug, Clone)]
+pub struct Timings {
+    /// How long a session lasts without renewal (L1).
+    pub lease: Duration,
+    /// How often it is renewed; under half of the lease.
+    pub renew: Duration,
+    /// A node stops acting this long before its session ends.
+    pub skew: Duration,
+    /// How often the store is asked for lanes with work that nobody told this node of.
+    pub scan: Duration,
+    /// How long a lane without work keeps its lease.
+    pub idle: Duration,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(10),
+            renew: Duration::from_secs(3),
+            skew: Duration::from_secs(1),
+            scan: Duration::from_secs(2),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Everything an engine needs.
+#[derive(Clone)]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub chains: BTreeMap<ChainId, ChainParts>,
+    /// One signer for each lane this installation may use.
+    pub signers: BTreeMap<LaneId, Arc<dyn Signer>>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    /// A readable name for leases, logs and metrics (L15).
+    pub node: String,
+    pub timings: Timings,
+}
+
+impl Parts {
+    /// The rules of one lane: its chain's, and what its signer's custody asks for.
+    pub(crate) fn lane_settings(&self, lane: LaneId) -> Option<LaneSettings> {
+        let mut settings = self.chains.get(&lane.chain)?.settings.clone();
+        settings.reserve_before_signing = self.signers.get(&lane)?.custody() == Custody::Remote;
+        Some(settings)
+    }
+}

@@ -1,0 +1,229 @@
+//! The session of this process, its leases, and which lanes run here (L1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use landfall_core::ports::store::Acquired;
+use landfall_core::{ChainId, LaneId, SessionId};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::directory::Directory;
+use crate::lane_task;
+use crate::parts::Parts;
+use crate::tasks::Tasks;
+use crate::writer::Writer;
+
+/// What the tasks of one engine share.
+pub(crate) struct Shared {
+    pub(crate) parts: Parts,
+    pub(crate) session: SessionId,
+    pub(crate) writer: Writer,
+    pub(crate) directory: Directory,
+    pub(crate) tasks: Tasks,
+    /// Until when this node may act, by its monotonic clock.
+    acts_until: Mutex<Option<Instant>>,
+    stopping: AtomicBool,
+    running: Mutex<BTreeSet<LaneId>>,
+    wanted: Mutex<BTreeSet<LaneId>>,
+    lanes_changed: Notify,
+    pokes: BTreeMap<ChainId, Notify>,
+    troubles: Mutex<BTreeMap<ChainId, String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts, session: SessionId, writer: Writer, tasks: Tasks) -> Self {
+        let pokes = parts.chains.keys().map(|id| (*id, Notify::new())).collect();
+        Self {
+            parts,
+            session,
+            writer,
+            directory: Directory::default(),
+            tasks,
+            acts_until: Mutex::new(None),
+            stopping: AtomicBool::new(false),
+            running: Mutex::default(),
+            wanted: Mutex::default(),
+            lanes_changed: Notify::new(),
+            pokes,
+            troubles: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// A skew before its session ends, a node stops acting, whatever it was doing.
+    pub(crate) fn session_is_live(&self) -> bool {
+        let until = *self.acts_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// There is work for this lane: wake it where it runs, or start it.
+    pub(crate) fn work_for(&self, lane: LaneId) {
+        if let Some(mailbox) = self.directory.mailbox(lane) {
+            mailbox.wake();
+        }
+        // Also when it runs: it may be just about to give its lease back.
+        if !self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane) {
+            self.want_lane(lane);
+            self.lanes_changed.notify_one();
+        }
+    }
+
+    /// Start this lane when it does not run any more.
+    pub(crate) fn want_lane(&self, lane: LaneId) {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
+    }
+
+    pub(crate) fn poke_watcher(&self, chain: ChainId) {
+        if let Some(poke) = self.pokes.get(&chain) {
+            poke.notify_one();
+        }
+    }
+
+    /// Waits for the chain's own hint, or until a lane was loaded that needs a view.
+    pub(crate) async fn wait_for_poke(&self, chain: ChainId, hint: impl Future<Output = ()>) {
+        match self.pokes.get(&chain) {
+            None => hint.await,
+            Some(poke) => tokio::select! {
+                biased;
+                () = poke.notified() => {}
+                () = hint => {}
+            },
+        }
+    }
+
+    pub(crate) fn chain_trouble(&self, chain: ChainId, trouble: Option<String>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        match trouble {
+            Some(text) => troubles.insert(chain, text),
+            None => troubles.remove(&chain),
+        };
+    }
+
+    pub(crate) fn trouble_of(&self, chain: ChainId) -> Option<String> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
+    }
+
+    pub(crate) fn running_lanes(&self) -> usize {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Lanes finish their turn and give their leases back; no new ones start.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for mailbox in self.directory.mailboxes() {
+            mailbox.stop();
+        }
+        self.lanes_changed.notify_one();
+    }
+
+    /// The session lasts from when it was asked for: by the store's clock it can only end later.
+    fn session_lasts_from(&self, asked_at: Instant) {
+        let timings = &self.parts.timings;
+        let until = asked_at + timings.lease.saturating_sub(timings.skew);
+        *self.acts_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    fn session_ends(&self) {
+        *self.acts_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Begins the session; fails if the store cannot be written.
+pub(crate) async fn open_session(shared: &Shared) -> Result<(), landfall_core::ports::store::Error> {
+    shared.session_lasts_from(Instant::now());
+    let timings = &shared.parts.timings;
+    let opened = shared.parts.store.open_session(shared.session, &shared.parts.node, timings.lease).await;
+    if opened.is_err() {
+        shared.session_ends();
+    }
+    opened
+}
+
+/// Renews the session at its interval, and stops acting when that fails for too long.
+pub(crate) async fn renew_session(shared: Arc<Shared>) {
+    let timings = shared.parts.timings.clone();
+    loop {
+        tokio::time::sleep(timings.renew).await;
+        let asked_at = Instant::now();
+        let renewed = tokio::time::timeout(
+            timings.renew,
+            shared.parts.store.renew_session(shared.session, timings.lease),
+        );
+        match renewed.await {
+            Ok(Ok(true)) => shared.session_lasts_from(asked_at),
+            Ok(Ok(false)) => {
+                tracing::error!(node = %shared.parts.node, "the session has ended; beginning a new one is needed");
+                shared.session_ends();
+                if let Err(error) = open_session(&shared).await {
+                    tracing::error!(%error, "a new session could not be begun; trying again");
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "the session could not be renewed; trying again"),
+            Err(_) => tracing::warn!("the session's renewal got no answer in time; trying again"),
+        }
+    }
+}
+
+/// Starts lanes that have work: at a caller's word at once, else by asking the store.
+pub(crate) async fn run_lanes(shared: Arc<Shared>) {
+    while !shared.is_stopping() {
+        match shared.parts.store.lanes_with_work().await {
+            Ok(lanes) => {
+                let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.extend(lanes);
+            }
+            Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
+        }
+        start_wanted(&shared).await;
+        let scan = tokio::time::sleep(shared.parts.timings.scan);
+        tokio::pin!(scan);
+        loop {
+            tokio::select! {
+                biased;
+                () = shared.lanes_changed.notified() => start_wanted(&shared).await,
+                () = &mut scan => break,
+            }
+            if shared.is_stopping() {
+                return;
+            }
+        }
+    }
+}
+
+async fn start_wanted(shared: &Arc<Shared>) {
+    let wanted = std::mem::take(&mut *shared.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+    for lane in wanted {
+        let is_running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane);
+        let is_ours = shared.parts.signers.contains_key(&lane);
+        if is_running {
+            // What brought it here may have come after its last look.
+            if let Some(mailbox) = shared.directory.mailbox(lane) {
+                mailbox.wake();
+            }
+            continue;
+        }
+        if !is_ours || shared.is_stopping() || !shared.session_is_live() {
+            continue;
+        }
+        match shared.parts.store.acquire(lane, shared.session).await {
+            Ok(Acquired::Yes { token }) => {
+                tracing::info!(%lane, %token, node = %shared.parts.node, "lease acquired");
+                shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
+                let task = shared.clone();
+                shared.tasks.spawn(async move {
+                    lane_task::run(task.clone(), lane, token).await;
+                    task.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+                    task.lanes_changed.notify_one();
+                });
+            }
+            Ok(Acquired::HeldBy { node, .. }) => tracing::debug!(%lane, %node, "another node has the lane"),
+            Err(error) => tracing::warn!(%lane, %error, "the lease could not be acquired; trying again"),
+        }
+    }
+}

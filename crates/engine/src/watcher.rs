@@ -1,0 +1,248 @@
+//! Follows one chain for all its lanes.
+//!
+//! Blocks are linked by hash: a head whose parent is not the block we had is walked back until it meets one we know,
+//! and what lay between is read again. Receipts come by block and are matched by hash to the open attempts of all
+//! lanes, so the cost grows with blocks, not with transactions. A block counts as scanned only when its receipts were
+//! read; one that could not be read is tried again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use landfall_core::ports::chain::{BlockAt, Chain, Error};
+use landfall_core::ports::store::{ChainRecord, Write};
+use landfall_core::request::Finality;
+use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
+use landfall_core::{ChainId, LaneId, Millis};
+
+use crate::supervisor::Shared;
+
+/// How many blocks back a walk goes at most; what lies deeper is found by looking up hashes.
+const LONGEST_WALK: u64 = 256;
+/// How many hashes are kept.
+const KEPT: usize = 1_024;
+/// Kept below the scanned block where finality is by tag.
+const TAG_DEPTH: u64 = 64;
+
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    chain: Arc<dyn Chain>,
+    /// How many blocks below the last scanned one may still change.
+    depth: u64,
+    recent: BTreeMap<u64, alloy_primitives::B256>,
+    head_since: Millis,
+    known: Option<Known>,
+    status: ChainStatus,
+}
+
+/// What the store remembers of the chain.
+struct Known {
+    genesis: alloy_primitives::B256,
+    scanned: Option<BlockRef>,
+    settled: Option<BlockRef>,
+}
+
+impl Watcher {
+    pub(crate) fn new(shared: Arc<Shared>, chain: Arc<dyn Chain>, finality: Finality) -> Self {
+        let depth = match finality {
+            Finality::Blocks(depth) => depth.max(8),
+            Finality::Safe | Finality::Finalized => TAG_DEPTH,
+        };
+        Self {
+            head_since: shared.parts.clock.now(),
+            shared,
+            chain,
+            depth,
+            recent: BTreeMap::new(),
+            known: None,
+            status: ChainStatus::Live,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let id = self.chain.id();
+        let mut in_trouble = false;
+        loop {
+            match self.look().await {
+                Ok(()) => {
+                    if std::mem::take(&mut in_trouble) {
+                        tracing::info!(chain = %id, "the chain is followed again");
+                    }
+                    self.shared.chain_trouble(id, None);
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut in_trouble, true) {
+                        tracing::warn!(chain = %id, %error, "the chain cannot be followed; trying again");
+                    }
+                    self.shared.chain_trouble(id, Some(error.to_string()));
+                }
+            }
+            self.shared.wait_for_poke(id, self.chain.head_hint()).await;
+        }
+    }
+
+    /// One look at the chain: a new view if anything is new.
+    async fn look(&mut self) -> Result<(), Error> {
+        if self.known.is_none() {
+            self.known = Some(self.recall().await?);
+        }
+        let Some(head) = self.chain.block(BlockAt::Latest).await? else {
+            return Err(self.unreachable("say what its head is", "no block".into()));
+        };
+        let is_new = self.recent.last_key_value().is_none_or(|(_, hash)| *hash != head.at.hash);
+        let accounts: Vec<_> = self.shared.directory.accounts(self.chain.id()).into_iter().collect();
+        let counted = self.shared.directory.view(self.chain.id());
+        if !is_new && counted.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a))) {
+            return Ok(());
+        }
+        let blocks = self.walk_back(head).await?;
+        let receipts = self.receipts(&blocks).await?;
+        let counts = self.chain.counts(&accounts, &head.at).await?;
+        let fees = self.chain.fees(&head).await?;
+        let safe = self.tagged(BlockAt::Safe).await;
+        let finalized = self.tagged(BlockAt::Finalized).await;
+        // Nothing of this look is kept before all of it has been read.
+        self.adopt(&blocks);
+        if is_new {
+            self.head_since = self.shared.parts.clock.now();
+        }
+        let view = ChainView {
+            status: self.status,
+            head,
+            head_since: self.head_since,
+            recent: Arc::new(self.recent.clone()),
+            safe,
+            finalized,
+            fees,
+            counts: accounts.into_iter().zip(counts).collect(),
+        };
+        self.shared.directory.publish(self.chain.id(), Arc::new(view), receipts);
+        if is_new {
+            self.remember(head, finalized).await;
+        }
+        Ok(())
+    }
+
+    /// The head and every block below it that is new to us, oldest first.
+    async fn walk_back(&self, head: Block) -> Result<Vec<Block>, Error> {
+        let scanned = self.known.as_ref().and_then(|known| known.scanned);
+        let floor = match (self.recent.is_empty(), scanned) {
+            // The first look after a start: back to what was scanned, and below it as far as it may still change.
+            (true, Some(scanned)) => scanned.number.min(head.at.number).saturating_sub(self.depth),
+            (true, None) => head.at.number.saturating_sub(self.depth),
+            (false, _) => 0,
+        };
+        let floor = floor.max(head.at.number.saturating_sub(LONGEST_WALK));
+        let mut blocks = vec![head];
+        let mut lowest = head;
+        while lowest.at.number > floor {
+            let below = lowest.at.number - 1;
+            if self.recent.get(&below) == Some(&lowest.parent) {
+                break;
+            }
+            let parent = self.chain.block(BlockAt::Hash(lowest.parent)).await?;
+            let Some(parent) = parent.filter(|parent| parent.at.number == below) else {
+                return Err(self.unreachable("show a parent block", format!("block {below} is missing")));
+            };
+            blocks.push(parent);
+            lowest = parent;
+        }
+        blocks.reverse();
+        Ok(blocks)
+    }
+
+    /// Receipts of open attempts in these blocks, by lane.
+    async fn receipts(&self, blocks: &[Block]) -> Result<BTreeMap<LaneId, Vec<Receipt>>, Error> {
+        let id = self.chain.id();
+        let mut found: BTreeMap<LaneId, Vec<Receipt>> = BTreeMap::new();
+        if !self.shared.directory.wants_any(id) {
+            return Ok(found);
+        }
+        for block in blocks {
+            if self.recent.get(&block.at.number) == Some(&block.at.hash) {
+                continue;
+            }
+            for receipt in self.chain.block_receipts(&block.at).await? {
+                if let Some(lane) = self.shared.directory.owner(id, &receipt.hash) {
+                    found.entry(lane).or_default().push(receipt);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn adopt(&mut self, blocks: &[Block]) {
+        let (Some(lowest), Some(head)) = (blocks.first(), blocks.last()) else { return };
+        // A walk that did not meet what we had leaves a hole: what lies below it is not known to be canonical.
+        let meets = self.recent.get(&lowest.at.number.saturating_sub(1)) == Some(&lowest.parent);
+        if !meets && self.recent.get(&lowest.at.number) != Some(&lowest.at.hash) {
+            self.recent.clear();
+        }
+        self.recent.split_off(&lowest.at.number);
+        self.recent.extend(blocks.iter().map(|block| (block.at.number, block.at.hash)));
+        self.recent.split_off(&(head.at.number + 1));
+        while self.recent.len() > KEPT {
+            self.recent.pop_first();
+        }
+    }
+
+    async fn tagged(&self, tag: BlockAt) -> Option<u64> {
+        // Chains without the tag answer with an error; finality by depth does not need it.
+        self.chain.block(tag).await.ok().flatten().map(|block| block.at.number)
+    }
+
+    /// Is this the chain that the store knows? If not, lanes hold.
+    async fn recall(&mut self) -> Result<Known, Error> {
+        let id = self.chain.id();
+        let Some(genesis) = self.chain.block(BlockAt::Number(0)).await? else {
+            return Err(self.unreachable("show its first block", "block 0 is missing".into()));
+        };
+        let stored = self.shared.parts.store.chain(id).await;
+        let stored =
+            stored.map_err(|error| self.unreachable("be recalled from the store", error.to_string()))?;
+        let Some(record) = stored else {
+            return Ok(Known { genesis: genesis.at.hash, scanned: None, settled: None });
+        };
+        let mut same = record.genesis == genesis.at.hash;
+        if let Some(settled) = record.settled.filter(|_| same) {
+            match self.chain.block(BlockAt::Number(settled.number)).await? {
+                Some(block) => same = block.at.hash == settled.hash,
+                None => {
+                    let text = format!("it has not reached block {}, which was final before", settled.number);
+                    return Err(self.unreachable("be followed", text));
+                }
+            }
+        }
+        if !same {
+            tracing::error!(chain = %id, "the endpoints show another chain than the store knows; lanes hold");
+            self.status = ChainStatus::Changed;
+        }
+        Ok(Known { genesis: record.genesis, scanned: Some(record.scanned), settled: record.settled })
+    }
+
+    async fn remember(&mut self, head: Block, finalized: Option<u64>) {
+        if self.status != ChainStatus::Live {
+            return;
+        }
+        let depth_settled = head.at.number.checked_sub(self.depth);
+        let number = finalized.or(depth_settled);
+        let settled =
+            number.and_then(|n| self.recent.get(&n).map(|hash| BlockRef { number: n, hash: *hash }));
+        let Some(known) = &mut self.known else { return };
+        known.scanned = Some(head.at);
+        known.settled = settled.or(known.settled);
+        let record = ChainRecord {
+            chain: self.chain.id(),
+            genesis: known.genesis,
+            scanned: head.at,
+            settled: known.settled,
+        };
+        if let Err(error) = self.shared.writer.write(Write::Chain(Box::new(record))).await {
+            tracing::warn!(%error, "the last scanned block could not be stored; a restart scans from an older one");
+        }
+    }
+
+    fn unreachable(&self, doing: &'static str, text: String) -> Error {
+        let chain: ChainId = self.chain.id();
+        Error::Unreachable { chain, doing, text }
+    }
+}

@@ -1,0 +1,73 @@
+//! Group commit: what many lanes and callers want written is one database transaction.
+//!
+//! There is no waiting for company: a group is written as soon as the one before it is done, and holds whatever has
+//! gathered meanwhile. A quiet system commits at once, a busy one in large groups.
+
+use std::sync::Arc;
+
+use landfall_core::ports::store::{Error, Store, Write, WriteError, Written};
+use tokio::sync::{mpsc, oneshot};
+
+/// The most that one group holds.
+const GROUP: usize = 1_000;
+/// How many writes may wait; beyond it, writers wait to be taken.
+const QUEUE: usize = 8_192;
+
+struct Job {
+    write: Write,
+    done: oneshot::Sender<Result<Written, WriteError>>,
+}
+
+/// A handle to the one task that writes.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<Job>,
+}
+
+/// The task behind it.
+pub(crate) struct WriterTask {
+    store: Arc<dyn Store>,
+    jobs: mpsc::Receiver<Job>,
+}
+
+pub(crate) fn writer(store: Arc<dyn Store>) -> (Writer, WriterTask) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (Writer { jobs: sender }, WriterTask { store, jobs: receiver })
+}
+
+impl Writer {
+    /// Waits until the write is on disk, refused, or not known.
+    pub(crate) async fn write(&self, write: Write) -> Result<Written, WriteError> {
+        self.enqueue(write)
+            .await?
+            .await
+            .unwrap_or_else(|_| Err(WriteError::Unknown("the writer ended".into())))
+    }
+
+    /// Hands the write over and returns at once with where its answer will come.
+    pub(crate) async fn enqueue(
+        &self,
+        write: Write,
+    ) -> Result<oneshot::Receiver<Result<Written, WriteError>>, WriteError> {
+        let (done, answer) = oneshot::channel();
+        self.jobs
+            .send(Job { write, done })
+            .await
+            .map_err(|_| Error::Unusable("the engine is stopping; try again shortly".into()))?;
+        Ok(answer)
+    }
+}
+
+impl WriterTask {
+    pub(crate) async fn run(mut self) {
+        let mut jobs = Vec::with_capacity(GROUP);
+        while self.jobs.recv_many(&mut jobs, GROUP).await > 0 {
+            let (writes, answers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.write, job.done)).unzip();
+            let results = self.store.write(writes).await;
+            for (answer, result) in answers.into_iter().zip(results) {
+                // The asker may be gone (a disconnected caller); the write stands all the same.
+                answer.send(result).ok();
+            }
+        }
+    }
+}
