@@ -7,6 +7,7 @@ use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, Write, WriteError, Written,
 };
+use landfall_core::transaction::Transaction;
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
 use tokio::sync::oneshot;
@@ -209,10 +210,33 @@ impl Handle {
 
     /// Why a transaction has not moved on, in its lane's own words. None if its lane does not run here.
     pub async fn explain(&self, lane: LaneId, tx: TxId) -> Option<String> {
+        self.ask(lane, Some(tx)).await
+    }
+
+    /// Why a lane hands out no slots. None if it does, or does not run here.
+    pub async fn explain_lane(&self, lane: LaneId) -> Option<String> {
+        self.ask(lane, None).await
+    }
+
+    async fn ask(&self, lane: LaneId, tx: Option<TxId>) -> Option<String> {
         let mailbox = self.shared.directory.mailbox(lane)?;
         let (answer, said) = oneshot::channel();
         mailbox.ask(Question { tx, answer });
         tokio::time::timeout(EXPLAIN_LIMIT, said).await.ok()?.ok()?
+    }
+
+    /// What can be said of a transaction that is not in its lane's memory here.
+    #[must_use]
+    pub fn explain_from_afar(&self, tx: &Transaction) -> String {
+        let runs_here = self.shared.directory.mailbox(tx.lane).is_some();
+        if !self.shared.parts.signers.contains_key(&tx.lane) {
+            return format!("no signer is configured for lane {} any more; configure it to go on", tx.lane);
+        }
+        match (runs_here, tx.is_waiting()) {
+            (true, true) => "waiting for a slot behind others of its lane".to_owned(),
+            (true, false) => "its lane is being brought up to date".to_owned(),
+            (false, _) => "its lane is not running on this node yet".to_owned(),
+        }
     }
 
     /// How everything is doing.

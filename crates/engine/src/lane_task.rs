@@ -87,7 +87,11 @@ async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<
         }
         for question in mail.questions {
             // The asker may have gone meanwhile.
-            question.answer.send(lane.explain(question.tx, now)).ok();
+            let sentence = match question.tx {
+                Some(tx) => lane.explain(tx, now),
+                None => lane.hold().map(|hold| hold.sentence()),
+            };
+            question.answer.send(sentence).ok();
         }
         if let Some(commit) = lane.take_commit(now)
             && let Err(ended) = write(shared, &mut lane, commit).await

@@ -12,9 +12,9 @@ use landfall_core::lane::LaneEvent;
 use landfall_core::view::{ChainView, Receipt};
 use tokio::sync::{Notify, oneshot};
 
-/// A question about a transaction, answered with the lane's sentence.
+/// A question, answered with the lane's sentence: why a transaction waits, or why the lane itself holds.
 pub(crate) struct Question {
-    pub(crate) tx: TxId,
+    pub(crate) tx: Option<TxId>,
     pub(crate) answer: oneshot::Sender<Option<String>>,
 }
 

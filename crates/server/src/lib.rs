@@ -1,1 +1,15 @@
-//! landfall-server
+//! # landfall-server
+//!
+//! The outer interface: REST under `/api/v1`, health, and the problems that callers see.
+//!
+//! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
+//! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
+
+mod body;
+mod problem;
+mod routes;
+mod serve;
+mod show;
+
+pub use problem::{Code, Problem};
+pub use serve::{Limits, Server};

@@ -1,0 +1,38 @@
+//! Reading what callers send: strict, field by field, with a code and a sentence for everything that is off.
+
+mod fields;
+mod submission;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
+use serde_json::Value;
+
+pub(crate) use fields::address;
+pub(crate) use submission::submission;
+
+use crate::problem::{Code, Problem};
+
+/// The JSON of a request's body.
+pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> {
+    // A browser's form cannot send this type across origins unasked, so a web page cannot spend a local key.
+    let sent_as = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = sent_as.split(';').next().unwrap_or("").trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let detail = format!("the content-type is {kind:?}; send the header content-type: application/json");
+        return Err(Problem::new(Code::WrongContentType, detail));
+    }
+    serde_json::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+}
+
+/// The `Idempotency-Key` header, where there is one.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::new(Code::BadRequestId, "there is more than one Idempotency-Key header"));
+    }
+    match first.to_str() {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) => Err(Problem::new(Code::BadRequestId, "the Idempotency-Key header is not plain text")),
+    }
+}

@@ -1,0 +1,168 @@
+//! Failures as callers see them: RFC 9457 problems with a stable code. `docs/errors.md` has a line for each.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use landfall_core::ports::store;
+use landfall_engine::{Refused, SubmitError};
+use serde_json::json;
+
+/// Declares the codes with their status and title, so that none can be without.
+macro_rules! codes {
+    ($($name:ident, $text:literal, $status:ident, $title:literal;)*) => {
+        /// A stable word for each kind of failure.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code { $($name),* }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The word in the JSON.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+
+            /// The HTTP status.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$name => StatusCode::$status),* }
+            }
+
+            /// What it means, the same for every occurrence.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$name => $title),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson, "invalid_json", BAD_REQUEST, "The body is not JSON";
+    WrongContentType, "wrong_content_type", UNSUPPORTED_MEDIA_TYPE, "The body must be sent as application/json";
+    BodyTooLarge, "body_too_large", PAYLOAD_TOO_LARGE, "The body is larger than allowed";
+    MissingField, "missing_field", BAD_REQUEST, "A field is missing";
+    UnknownField, "unknown_field", BAD_REQUEST, "A field is not known";
+    WrongType, "wrong_type", BAD_REQUEST, "A field has the wrong type";
+    BadAddress, "bad_address", BAD_REQUEST, "An address cannot be read";
+    BadAmount, "bad_amount", BAD_REQUEST, "An amount cannot be read";
+    BadData, "bad_data", BAD_REQUEST, "Data cannot be read";
+    BadTime, "bad_time", BAD_REQUEST, "A time cannot be read";
+    BadValue, "bad_value", BAD_REQUEST, "A field has a value that is not allowed";
+    BadRequestId, "bad_request_id", BAD_REQUEST, "The requestId cannot be used";
+    BadQuery, "bad_query", BAD_REQUEST, "The query cannot be read";
+    KeysDiffer, "idempotency_keys_differ", BAD_REQUEST, "Idempotency-Key and requestId differ";
+    NonceNotAllowed, "nonce_not_allowed", BAD_REQUEST, "Landfall chooses the nonce";
+    ConflictingFees, "conflicting_fees", BAD_REQUEST, "The fee fields contradict each other";
+    Unsupported, "unsupported", UNPROCESSABLE_ENTITY, "This is not supported yet";
+    BatchTooLong, "batch_too_long", BAD_REQUEST, "The batch has too many items";
+    DataTooLarge, "data_too_large", UNPROCESSABLE_ENTITY, "The data is larger than a node would take";
+    MetadataTooLarge, "metadata_too_large", BAD_REQUEST, "The metadata is larger than 4 KB";
+    UnknownChain, "unknown_chain", UNPROCESSABLE_ENTITY, "The chain is not configured here";
+    UnknownSigner, "unknown_signer", UNPROCESSABLE_ENTITY, "The signer is not configured here";
+    GasAboveLimit, "gas_above_block_limit", UNPROCESSABLE_ENTITY, "No block could hold this gas";
+    GasTooLow, "gas_too_low", UNPROCESSABLE_ENTITY, "The gas does not cover the base cost";
+    FeeAboveCeiling, "fee_above_ceiling", UNPROCESSABLE_ENTITY, "The fee is above the ceiling";
+    NothingToDo, "nothing_to_do", UNPROCESSABLE_ENTITY, "The transaction does nothing";
+    DeadlinePassed, "deadline_passed", UNPROCESSABLE_ENTITY, "The deadline has passed";
+    RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
+    NotFound, "not_found", NOT_FOUND, "There is no such thing";
+    MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
+    AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
+    OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
+    StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";
+    Internal, "internal", INTERNAL_SERVER_ERROR, "Landfall made a mistake";
+}
+
+/// One failure: what happened, what it means, what to do.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    pub code: Code,
+    pub detail: String,
+    /// The field it is about, as a path.
+    pub field: Option<String>,
+}
+
+impl Problem {
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None }
+    }
+
+    #[must_use]
+    pub fn at(code: Code, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: Some(field.into()) }
+    }
+
+    /// The JSON of RFC 9457.
+    #[must_use]
+    pub fn body(&self) -> serde_json::Value {
+        let mut body = json!({
+            "type": format!("urn:landfall:problem:{}", self.code.text()),
+            "title": self.code.title(),
+            "status": self.code.status().as_u16(),
+            "code": self.code.text(),
+            "detail": self.detail,
+        });
+        if let Some(field) = &self.field {
+            body["field"] = json!(field);
+        }
+        body
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        if self.code.status().is_server_error() {
+            tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
+        }
+        let mut response = (self.code.status(), Json(self.body())).into_response();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<store::Error> for Problem {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Unusable(_) | store::Error::Failed { .. } => {
+                Self::new(Code::StoreUnavailable, format!("{error}; nothing was changed, try again"))
+            }
+            store::Error::Corrupt { .. } => Self::new(Code::Internal, error.to_string()),
+        }
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Refused(refused) => refused.into(),
+            SubmitError::Store(error) => error.into(),
+            SubmitError::Unknown(_) => Self::new(Code::OutcomeUnknown, error.to_string()),
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let (code, field) = match &refused {
+            Refused::UnknownChain(_) => (Code::UnknownChain, "chainId"),
+            Refused::UnknownSigner { .. } => (Code::UnknownSigner, "signer"),
+            Refused::GasAboveBlockLimit { .. } => (Code::GasAboveLimit, "payload.gas"),
+            Refused::GasTooLow { .. } => (Code::GasTooLow, "payload.gas"),
+            Refused::TipAboveCap { .. } => (Code::ConflictingFees, "payload.maxPriorityFeePerGas"),
+            Refused::PriceAboveCeiling { .. } => (Code::FeeAboveCeiling, "payload"),
+            Refused::DeadlinePassed => (Code::DeadlinePassed, "options.deadline"),
+            Refused::NothingToDo => (Code::NothingToDo, "payload"),
+            Refused::Unwritable(_) => (Code::Internal, "payload"),
+        };
+        Self::at(code, field, refused.to_string())
+    }
+}

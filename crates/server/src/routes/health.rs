@@ -1,0 +1,55 @@
+//! Is it alive, and can it admit durably?
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::serve::App;
+
+pub(crate) async fn live() -> Json<Value> {
+    Json(json!({ "status": "alive" }))
+}
+
+/// Ready means that a transaction can be stored. Trouble with a chain shows here and does not make it fail: what is
+/// stored waits for the chain.
+pub(crate) async fn ready(State(app): State<App>) -> Response {
+    let health = app.handle.health().await;
+    let chains: Vec<Value> = health
+        .chains
+        .iter()
+        .map(|chain| {
+            let endpoints: Vec<Value> = chain
+                .endpoints
+                .iter()
+                .map(|endpoint| {
+                    json!({
+                        "endpoint": endpoint.name,
+                        "usable": endpoint.usable,
+                        "head": endpoint.head,
+                        "latencyMs": endpoint.latency_ms,
+                        "trouble": endpoint.trouble,
+                    })
+                })
+                .collect();
+            json!({
+                "chainId": chain.id,
+                "head": chain.head,
+                "usable": chain.usable,
+                "trouble": chain.trouble,
+                "endpoints": endpoints,
+            })
+        })
+        .collect();
+    let (status, store) = match &health.store {
+        Ok(()) => (StatusCode::OK, json!({ "writable": true })),
+        Err(error) => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "writable": false, "trouble": error.to_string() }))
+        }
+    };
+    let word = if status == StatusCode::OK { "ready" } else { "not_ready" };
+    let body =
+        json!({ "status": word, "store": store, "chains": chains, "lanesRunning": health.lanes_running });
+    (status, Json(body)).into_response()
+}

@@ -1,0 +1,36 @@
+//! The paths. One file for each thing that callers name.
+
+mod health;
+mod lanes;
+mod tx;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::problem::{Code, Problem};
+use crate::serve::App;
+
+pub(crate) fn router(app: App) -> Router {
+    let api = Router::new()
+        .route("/tx", post(tx::submit).get(tx::list))
+        .route("/tx/batch", post(tx::submit_batch))
+        .route("/tx/by-request", get(tx::by_request))
+        .route("/tx/{id}", get(tx::show))
+        .route("/tx/{id}/journal", get(tx::journal))
+        .route("/tx/{id}/cancel", post(tx::cancel))
+        .route("/lanes", get(lanes::list))
+        .route("/lanes/{chain}/{signer}", get(lanes::show))
+        .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))
+        .route("/lanes/{chain}/{signer}/resume", post(lanes::resume));
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .fallback(|| async {
+            Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method")
+        })
+        .with_state(app)
+}

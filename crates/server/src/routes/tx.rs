@@ -1,0 +1,217 @@
+//! Transactions: handing them over, and asking where they are.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
+use landfall_core::transaction::TxState;
+use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
+use serde_json::{Value, json};
+
+use super::lanes::command;
+use crate::body::{self, address};
+use crate::problem::{Code, Problem};
+use crate::serve::App;
+use crate::show;
+
+type Answer<T> = Result<T, Problem>;
+type Body = Result<Bytes, BytesRejection>;
+
+pub(crate) async fn submit(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let value = body::json(&headers, &taken(&app, body)?)?;
+    let submission = body::submission(value, body::idempotency_key(&headers)?)?;
+    let admission = app.handle.submit(submission).await?;
+    let (status, body) = admitted(admission)?;
+    Ok((status, Json(body)))
+}
+
+/// Each item as if alone; the answers are in their order.
+pub(crate) async fn submit_batch(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Json<Value>> {
+    let items = match body::json(&headers, &taken(&app, body)?)? {
+        Value::Array(items) => items,
+        Value::Object(mut map) => match map.remove("items") {
+            Some(Value::Array(items)) if map.is_empty() => items,
+            _ => return Err(Problem::at(Code::WrongType, "items", "send an array, or {\"items\": […]}")),
+        },
+        _ => return Err(Problem::new(Code::WrongType, "the body must be an array of transactions")),
+    };
+    if items.len() > app.limits.batch {
+        let detail = format!("it has {} items; at most {} are taken at once", items.len(), app.limits.batch);
+        return Err(Problem::new(Code::BatchTooLong, detail));
+    }
+    if headers.contains_key("idempotency-key") {
+        let detail = "a batch has one requestId for each item, not one Idempotency-Key for all";
+        return Err(Problem::new(Code::BadRequestId, detail));
+    }
+    let mut answers: Vec<Option<Value>> = vec![None; items.len()];
+    let mut good = Vec::new();
+    let mut submissions = Vec::new();
+    for (position, item) in items.into_iter().enumerate() {
+        match body::submission(item, None) {
+            Ok(submission) => {
+                good.push(position);
+                submissions.push(submission);
+            }
+            Err(problem) => answers[position] = Some(problem.body()),
+        }
+    }
+    let admissions = app.handle.submit_all(submissions).await;
+    for (position, admission) in good.into_iter().zip(admissions) {
+        let answer = match admission.map_err(Problem::from).and_then(admitted) {
+            Ok((status, mut body)) => {
+                body["status"] = json!(status.as_u16());
+                body
+            }
+            Err(problem) => problem.body(),
+        };
+        answers[position] = Some(answer);
+    }
+    Ok(Json(json!({ "items": answers })))
+}
+
+fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
+    match admission {
+        Admission::New(tx) => Ok((StatusCode::ACCEPTED, show::accepted(&tx))),
+        Admission::Replay(tx) => Ok((StatusCode::OK, show::accepted(&tx))),
+        Admission::Conflict(tx) => {
+            let detail = format!(
+                "this requestId belongs to transaction {tx}, which asks for something else; \
+                 use a new requestId for a new transaction"
+            );
+            Err(Problem::at(Code::RequestIdReused, "requestId", detail))
+        }
+    }
+}
+
+fn taken(app: &App, body: Body) -> Answer<Bytes> {
+    body.map_err(|rejection| match rejection {
+        BytesRejection::FailedToBufferBody(failed) if failed.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = format!("at most {} bytes are taken", app.limits.body);
+            Problem::new(Code::BodyTooLarge, detail)
+        }
+        other => Problem::new(Code::InvalidJson, format!("the body could not be read: {other}")),
+    })
+}
+
+pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
+    let record = find(&app, &id).await?;
+    Ok(Json(shown(&app, &record).await))
+}
+
+pub(crate) async fn by_request(
+    State(app): State<App>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Answer<Json<Value>> {
+    let need = |name: &str| {
+        query.get(name).ok_or_else(|| {
+            Problem::at(
+                Code::BadQuery,
+                name,
+                format!("?{name}= is missing; both signer and requestId are needed"),
+            )
+        })
+    };
+    let signer = address("signer", need("signer")?)?;
+    let request = RequestId::parse(need("requestId")?)
+        .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
+    let record = app.handle.store().tx_by_request(signer, &request).await?;
+    let record = record.ok_or_else(|| {
+        Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"))
+    })?;
+    Ok(Json(shown(&app, &record).await))
+}
+
+pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
+    let record = find(&app, &id).await?;
+    let rows = app.handle.store().journal(record.tx.id).await?;
+    let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
+    Ok(Json(json!({ "items": items, "nextCursor": null })))
+}
+
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let tx = find(&app, &id).await?.tx;
+    if tx.status.state.is_terminal() {
+        let detail = format!(
+            "it is {}; only a transaction that has not ended can be cancelled",
+            tx.status.state.name()
+        );
+        return Err(Problem::new(Code::AlreadyFinal, detail));
+    }
+    command(&app, tx.lane, CommandKind::Cancel { tx: tx.id }).await
+}
+
+const PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 500;
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Answer<Json<Value>> {
+    let query = tx_query(query)?;
+    let txs = app.handle.store().txs(&query).await?;
+    let more = txs.len() >= query.limit as usize;
+    let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());
+    let items: Vec<Value> =
+        txs.iter().map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
+    Ok(Json(json!({ "items": items, "nextCursor": next })))
+}
+
+fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
+    let mut wanted = TxQuery { limit: PAGE, ..TxQuery::default() };
+    for (name, text) in query {
+        let bad = |why: &str| Problem::at(Code::BadQuery, name.clone(), format!("?{name}={text}: {why}"));
+        match name.as_str() {
+            "state" => {
+                wanted.state = Some(TxState::from_name(&text).ok_or_else(|| bad("there is no such state"))?);
+            }
+            "signer" => wanted.signer = Some(address("signer", &text)?),
+            "chainId" => wanted.chain = Some(ChainId(text.parse().map_err(|_| bad("not a whole number"))?)),
+            "hash" => wanted.hash = Some(TxHash(text.parse().map_err(|_| bad("not 32 bytes in hex"))?)),
+            "cursor" => {
+                let order = text.parse().map_err(|_| bad("not a cursor that a list gave"))?;
+                wanted.before = Some(QueueOrder(order));
+            }
+            "limit" => {
+                let limit: u32 = text.parse().map_err(|_| bad("not a whole number"))?;
+                if !(1..=LARGEST_PAGE).contains(&limit) {
+                    return Err(bad("it may be 1 to 500"));
+                }
+                wanted.limit = limit;
+            }
+            _ => return Err(bad("there is no such filter")),
+        }
+    }
+    Ok(wanted)
+}
+
+async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+    let missing = || Problem::new(Code::NotFound, format!("there is no transaction {id} here"));
+    let parsed: TxId = id.parse().map_err(|_| missing())?;
+    app.handle.store().tx(parsed).await?.ok_or_else(missing)
+}
+
+async fn shown(app: &App, record: &TxRecord) -> Value {
+    let tx = &record.tx;
+    let stuck = if tx.status.state.is_terminal() {
+        None
+    } else {
+        let told = app.handle.explain(tx.lane, tx.id).await;
+        Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
+    };
+    show::record(record, app.handle.view(tx.lane.chain).as_deref(), stuck)
+}
