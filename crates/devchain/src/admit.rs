@@ -6,7 +6,11 @@ use alloy_consensus::{Transaction as _, Typed2718};
 use alloy_primitives::U256;
 use revm::{context_interface::cfg::gas::calculate_initial_tx_gas, primitives::hardfork::SpecId};
 
-use crate::{chain::Chain, reject::Reject, tx::Tx};
+use crate::{
+    chain::Chain,
+    reject::{Reject, Shortfall},
+    tx::Tx,
+};
 
 /// EIP-7825: no transaction may ask for more gas than this.
 pub(crate) const TX_GAS_CAP: u64 = 1 << 24;
@@ -92,29 +96,35 @@ impl Chain {
         if !self.config.execute {
             return Ok(());
         }
-        let balance = self.state.balance(tx.sender);
-        let cost = tx.cost;
+        self.check_funds(tx)?;
+        self.check_delegation(tx, next)
+    }
+
+    /// The balance must reach for this transaction together with the executable ones that wait already.
+    fn check_funds(&self, tx: &Tx) -> Result<(), Reject> {
+        let (balance, cost) = (self.state.balance(tx.sender), tx.cost);
+        let short = |shortfall| Err(Reject::Funds(Box::new(shortfall)));
         if balance < cost {
-            return Err(Reject::Funds { balance, cost, overshot: cost - balance });
+            return short(Shortfall::Alone { balance, cost, overshot: cost - balance });
         }
         let queued = self.pool.ready_cost(tx.sender);
-        let in_run = self.pool.is_ready(tx.sender, nonce);
-        match self.pool.at(tx.sender, nonce).filter(|_| in_run) {
+        let replaced = self.pool.at(tx.sender, tx.nonce());
+        match replaced.filter(|old| self.pool.is_ready(old.sender, old.nonce())) {
             Some(old) => {
                 let bump = cost.saturating_sub(old.cost);
                 let need = queued.saturating_add(bump);
                 if balance < need {
-                    return Err(Reject::FundsOnReplace { balance, queued, bump, overshot: need - balance });
+                    return short(Shortfall::OnReplace { balance, queued, bump, overshot: need - balance });
                 }
             }
             None => {
                 let need = queued.saturating_add(cost);
                 if balance < need {
-                    return Err(Reject::FundsWithQueue { balance, queued, cost, overshot: need - balance });
+                    return short(Shortfall::WithQueue { balance, queued, cost, overshot: need - balance });
                 }
             }
         }
-        self.check_delegation(tx, next)
+        Ok(())
     }
 
     /// An account with delegated code gets one executable transaction; an account with other code gets none.

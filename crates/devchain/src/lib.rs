@@ -48,5 +48,5 @@ pub use control::Control;
 pub use devchain::{Devchain, StartError};
 pub use faults::{Fault, FaultCounts, Rule, RuleId};
 pub use pool::PoolSize;
-pub use reject::Reject;
+pub use reject::{Reject, Shortfall};
 pub use reorg::{Removed, TooDeep};

@@ -20,18 +20,8 @@ pub enum Reject {
     TipAboveFeeCap,
     #[error("tx fee ({fee} ether) exceeds the configured cap ({cap} ether)")]
     NodeFeeCap { fee: String, cap: String },
-    #[error(
-        "insufficient funds for gas * price + value: balance {balance}, tx cost {cost}, overshot {overshot}"
-    )]
-    Funds { balance: U256, cost: U256, overshot: U256 },
-    #[error(
-        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}"
-    )]
-    FundsWithQueue { balance: U256, queued: U256, cost: U256, overshot: U256 },
-    #[error(
-        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}"
-    )]
-    FundsOnReplace { balance: U256, queued: U256, bump: U256, overshot: U256 },
+    #[error("insufficient funds for gas * price + value: {0}")]
+    Funds(Box<Shortfall>),
     #[error("intrinsic gas too low: gas {gas}, minimum needed {minimum}")]
     IntrinsicGas { gas: u64, minimum: u64 },
     #[error("insufficient gas for floor data gas cost: gas {gas}, minimum needed {minimum}")]
@@ -66,4 +56,15 @@ pub enum Reject {
     TooShort,
     #[error("rlp: {0}")]
     Rlp(String),
+}
+
+/// What the sender's balance does not reach for.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Shortfall {
+    #[error("balance {balance}, tx cost {cost}, overshot {overshot}")]
+    Alone { balance: U256, cost: U256, overshot: U256 },
+    #[error("balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}")]
+    WithQueue { balance: U256, queued: U256, cost: U256, overshot: U256 },
+    #[error("balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}")]
+    OnReplace { balance: U256, queued: U256, bump: U256, overshot: U256 },
 }

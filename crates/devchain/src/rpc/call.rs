@@ -1,7 +1,7 @@
 //! `eth_call` and `eth_estimateGas`: running something without keeping it.
 
 use alloy_eips::BlockId;
-use alloy_primitives::{Address, Bytes, TxKind, U256};
+use alloy_primitives::{Address, TxKind, U256};
 use alloy_rpc_types_eth::TransactionRequest;
 use revm::{
     context::{TxEnv, result::ExecutionResult},
@@ -157,7 +157,7 @@ fn tx_env(request: TransactionRequest, block_gas: u64) -> Result<TxEnv, RpcError
         gas_price: request.gas_price.or(request.max_fee_per_gas).unwrap_or_default(),
         kind: request.to.unwrap_or(TxKind::Create),
         value: request.value.unwrap_or_default(),
-        data: request.input.into_input().unwrap_or_else(Bytes::new),
+        data: request.input.into_input().unwrap_or_default(),
         nonce: request.nonce.unwrap_or_default(),
         chain_id: None,
         access_list: request.access_list.unwrap_or_default(),

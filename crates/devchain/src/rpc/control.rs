@@ -5,18 +5,38 @@ use serde_json::{Value, json};
 
 use super::{Call, RpcError, read::to_value};
 use crate::{
+    audit::Landed,
     faults::{Rule, RuleId},
     reorg::Removed,
 };
 
 pub(crate) fn control(name: &str, call: &Call<'_>) -> Result<Value, RpcError> {
+    match steer(name, call)? {
+        Some(()) => Ok(Value::Bool(true)),
+        None => ask(name, call),
+    }
+}
+
+/// What is told and has no answer; nothing if the name is none of these.
+fn steer(name: &str, call: &Call<'_>) -> Result<Option<()>, RpcError> {
+    let (control, params) = (call.control, &call.params);
+    match name {
+        "stopMining" => control.stop_mining(),
+        "resumeMining" => control.resume_mining(),
+        "setNextBaseFee" => control.set_next_base_fee(params.get::<U64>(0)?.to()),
+        "holdBaseFee" => control.hold_base_fee(params.optional::<U64>(0)?.map(|wei| wei.to())),
+        "setBalance" => control.set_balance(params.get::<Address>(0)?, params.get::<U256>(1)?),
+        "setCode" => control.set_code(params.get::<Address>(0)?, params.get::<Bytes>(1)?),
+        "clearFaults" => control.clear_faults(),
+        _ => return Ok(None),
+    }
+    Ok(Some(()))
+}
+
+fn ask(name: &str, call: &Call<'_>) -> Result<Value, RpcError> {
     let (control, params) = (call.control, &call.params);
     match name {
         "mine" => Ok(json!(control.mine(params.optional::<u64>(0)?.unwrap_or(1)))),
-        "stopMining" => done(control.stop_mining()),
-        "resumeMining" => done(control.resume_mining()),
-        "setNextBaseFee" => done(control.set_next_base_fee(params.get::<U64>(0)?.to())),
-        "holdBaseFee" => done(control.hold_base_fee(params.optional::<U64>(0)?.map(|w| w.to()))),
         "evict" => Ok(json!(control.evict(params.get::<B256>(0)?))),
         "evictAll" => Ok(json!(control.evict_all())),
         "evictRandom" => to_value(&control.evict_random(params.get::<usize>(0)?)),
@@ -25,24 +45,17 @@ pub(crate) fn control(name: &str, call: &Call<'_>) -> Result<Value, RpcError> {
             let head = control.reorg(depth, removed).map_err(|e| RpcError::server(e.to_string()))?;
             Ok(json!(head))
         }
-        "setBalance" => done(control.set_balance(params.get::<Address>(0)?, params.get::<U256>(1)?)),
-        "setCode" => done(control.set_code(params.get::<Address>(0)?, params.get::<Bytes>(1)?)),
         "addFault" => to_value(&control.add_fault(params.get::<Rule>(0)?)),
         "removeFault" => Ok(json!(control.remove_fault(params.get::<RuleId>(0)?))),
-        "clearFaults" => done(control.clear_faults()),
         "faults" => to_value(&control.fault_rules()),
         "faultCounts" => to_value(&control.fault_counts()),
         "landed" => {
             let from = params.optional::<u64>(0)?.unwrap_or_default();
             let blocks = params.optional::<u64>(1)?.unwrap_or(u64::MAX);
-            let wanted = |l: &crate::Landed| l.block - from < blocks;
+            let wanted = |landed: &Landed| landed.block - from < blocks;
             to_value(&control.landed(from).take_while(wanted).collect::<Vec<_>>())
         }
         "stats" => to_value(&control.stats()),
         _ => Err(RpcError::no_method(&format!("devchain_{name}"))),
     }
-}
-
-fn done(_: ()) -> Result<Value, RpcError> {
-    Ok(Value::Bool(true))
 }
