@@ -75,6 +75,7 @@ pub(crate) fn call(
     let mut cfg = config(chain_id);
     cfg.disable_nonce_check = true;
     cfg.disable_eip3607 = true;
+    cfg.tx_gas_limit_cap = Some(u64::MAX);
     let mut block = block_env(header);
     if tx.gas_price == 0 {
         // As in geth: a call that names no price is not held to one.

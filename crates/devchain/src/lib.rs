@@ -20,6 +20,8 @@
 //! Reading order: `tx` and `admit` (how a transaction gets in), `pool`, `mine` and `execute` (how it becomes part of a
 //! block), `state` (what is left of it), `reorg`, `faults`, then `rpc` and `server`.
 
+pub mod anvil;
+
 mod accounts;
 mod admit;
 mod audit;
