@@ -59,7 +59,7 @@ impl Anvil {
             .args(arguments(&options))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()
             .map_err(|source| Error::Start { path, source })?;

@@ -185,3 +185,56 @@ impl Pool {
         self.senders.values().filter(|s| s.ready > 0).map(|s| s.txs.range(s.next..s.ready_end()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// What the pool must say, counted from scratch.
+    fn check(pool: &Pool, nonces: &[u64; 2]) {
+        let mut total = PoolSize::default();
+        for (index, next) in nonces.iter().enumerate() {
+            let sender = Address::repeat_byte(index as u8);
+            let run: Vec<_> = (*next..).map_while(|nonce| pool.at(sender, nonce)).collect();
+            let cost = run.iter().fold(U256::ZERO, |sum, tx| sum + tx.cost);
+            assert_eq!((pool.ready(sender), pool.ready_cost(sender)), (run.len() as u64, cost));
+            let all = (0..64).filter(|nonce| pool.at(sender, *nonce).is_some()).count() as u64;
+            total.pending += run.len() as u64;
+            total.queued += all - run.len() as u64;
+        }
+        assert_eq!(pool.size(), total);
+        assert!(pool.all().all(|w| pool.get(&w.tx.hash).is_some_and(|tx| tx.hash == w.tx.hash)));
+    }
+
+    #[test]
+    fn the_executable_run_is_what_a_count_from_scratch_says() {
+        for seed in 0..50 {
+            let mut rng = Rng::new(seed);
+            let mut pool = Pool::default();
+            let mut nonces = [0u64; 2];
+            for _ in 0..200 {
+                let index = rng.below(2);
+                let sender = Address::repeat_byte(index as u8);
+                let nonce = nonces[index] + rng.below(8) as u64;
+                match rng.below(6) {
+                    0 => {
+                        let hash = pool.at(sender, nonce).map(|tx| tx.hash);
+                        hash.and_then(|hash| pool.remove(&hash));
+                    }
+                    1 => {
+                        // A block, or a reorg.
+                        nonces[index] = (nonces[index] + 2).saturating_sub(rng.below(4) as u64).min(40);
+                        pool.follow(|a| nonces[a[0] as usize], |_| true);
+                    }
+                    2 => pool.cap_queue(sender, 3),
+                    _ => {
+                        let tx = Tx::unsigned(sender, nonce, rng.next_u64().into());
+                        pool.insert(Arc::new(tx), nonces[index]);
+                    }
+                }
+                check(&pool, &nonces);
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use alloy_consensus::{
     Transaction as _, TxEnvelope,
     transaction::{Recovered, SignerRecoverable},
 };
-use alloy_eips::eip2718::{Decodable2718, Eip2718Error};
+use alloy_eips::eip2718::Decodable2718;
 use alloy_primitives::{Address, B256, U256};
 
 use crate::reject::Reject;
@@ -28,13 +28,11 @@ impl Tx {
         match raw.first() {
             None => return Err(Reject::TooShort),
             Some(3) => return Err(Reject::TypeNotPooled(3)),
-            Some(_) => {}
+            // Above the type bytes a legacy transaction's list begins.
+            Some(1 | 2 | 4 | 0x80..) => {}
+            Some(_) => return Err(Reject::UnknownType),
         }
-        let envelope = TxEnvelope::decode_2718_exact(raw).map_err(|error| match error {
-            Eip2718Error::UnexpectedType(_) => Reject::UnknownType,
-            Eip2718Error::RlpError(error) => Reject::Rlp(error.to_string()),
-            other => Reject::Rlp(other.to_string()),
-        })?;
+        let envelope = TxEnvelope::decode_2718_exact(raw).map_err(|error| Reject::Rlp(error.to_string()))?;
         if raw.len() > MAX_SIZE {
             return Err(Reject::Oversized { size: raw.len(), limit: MAX_SIZE });
         }
@@ -44,6 +42,24 @@ impl Tx {
         let cost = fee.saturating_add(envelope.value());
         let hash = *envelope.tx_hash();
         Ok(Self { envelope, sender, hash, cost, size: raw.len() })
+    }
+
+    /// A transaction nobody signed, for tests of what does not look at signatures.
+    #[cfg(test)]
+    pub(crate) fn unsigned(sender: Address, nonce: u64, fee_cap: u128) -> Self {
+        use alloy_consensus::{SignableTransaction, TxEip1559};
+        let tx = TxEip1559 {
+            nonce,
+            gas_limit: 21_000,
+            max_fee_per_gas: fee_cap,
+            max_priority_fee_per_gas: 1,
+            // Senders differ in nothing else, and the hash must tell them apart.
+            input: sender.to_vec().into(),
+            ..TxEip1559::default()
+        };
+        let envelope = TxEnvelope::from(tx.into_signed(alloy_primitives::Signature::test_signature()));
+        let cost = U256::from(21_000) * U256::from(fee_cap);
+        Self { hash: *envelope.tx_hash(), envelope, sender, cost, size: 0 }
     }
 
     pub(crate) fn body(&self) -> &TxEnvelope {

@@ -40,7 +40,9 @@ pub(crate) fn history(call: &Call<'_>) -> Result<Value, RpcError> {
     }
     let oldest = newest + 1 - count;
     let blocks: Vec<_> = (oldest..=newest).filter_map(|n| view.block(n)).collect();
-    let following = view.block(newest + 1).map_or_else(|| chain.next_base_fee(), |b| b.base_fee());
+    // It follows from the newest block alone, so a node that lags knows it too.
+    let following =
+        chain.blocks.get(newest as usize + 1).map_or_else(|| chain.next_base_fee(), |b| b.base_fee());
     let base_fees = blocks.iter().map(|b| b.base_fee()).chain([following]).map(u128::from);
     let ratio = |b: &Block| b.header.gas_used as f64 / b.header.gas_limit as f64;
     let rewards = || blocks.iter().map(|b| rewards(b, &percentiles)).collect();

@@ -1,5 +1,11 @@
 //! One test binary: `conformance` runs every case on devchain and on a real anvil; the rest is what only devchain does.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed; clippy knows test functions, but not their helpers"
+)]
+
 mod bench_chain;
 mod conformance;
 mod control;

@@ -5,7 +5,7 @@ use alloy_rpc_types_eth::Block;
 use serde_json::{Value, json};
 
 use super::on_both;
-use crate::support::{Node, key, transfer};
+use crate::support::{Node, eventually, key, transfer};
 
 on_both!(
     block_receipts_are_the_single_receipts,
@@ -95,9 +95,13 @@ async fn fee_history_has_one_more_base_fee_than_blocks(node: Node) {
         node.rpc.send(&transfer(key(0), nonce)).await;
         node.mine().await;
     }
-    let history = node.rpc.call("eth_feeHistory", json!(["0x3", "latest", [10, 50, 90]])).await;
+    // anvil fills its history after the block is there.
+    let history = eventually("four base fees", async || {
+        let history = node.rpc.call("eth_feeHistory", json!(["0x3", "latest", [10, 50, 90]])).await;
+        Some(history).filter(|h| h["baseFeePerGas"].as_array().unwrap().len() == 4)
+    })
+    .await;
     assert_eq!(history["oldestBlock"], "0x1");
-    assert_eq!(history["baseFeePerGas"].as_array().unwrap().len(), 4);
     assert_eq!(history["gasUsedRatio"].as_array().unwrap().len(), 3);
     let tip = json!("0x3b9aca00");
     assert_eq!(history["reward"], json!(vec![[&tip, &tip, &tip]; 3]));

@@ -20,6 +20,10 @@ impl Rpc {
         Self { url, http: reqwest::Client::new() }
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The raw HTTP answer, for what is not JSON-RPC.
     pub(crate) async fn post(&self, body: &Value) -> reqwest::Result<reqwest::Response> {
         self.http.post(&self.url).json(body).send().await

@@ -7,9 +7,9 @@ mod sign;
 
 use std::{future::Future, time::Duration};
 
-pub(crate) use client::{Rpc, RpcFailure};
+pub(crate) use client::Rpc;
 pub(crate) use contracts::{LOG_TOPIC, LOGGER, REVERT_DATA, REVERTER, creation};
-pub(crate) use node::{Node, config, start, start_with};
+pub(crate) use node::{Node, config, start_with};
 pub(crate) use sign::{GWEI, Key, dynamic, key, raw, transfer};
 
 /// Asks until the answer is there; a test that waits longer than the limit has failed.

@@ -24,13 +24,8 @@ enum Keep {
 
 impl Node {
     pub(crate) async fn devchain() -> Self {
-        let chain = start().await;
-        Self {
-            rpc: Rpc::new(chain.http_url()),
-            ws_url: chain.ws_url(),
-            mine: "devchain_mine",
-            _keep: Keep::Devchain { _chain: chain },
-        }
+        let (chain, rpc) = start_with(|_| {}).await;
+        Self { rpc, ws_url: chain.ws_url(), mine: "devchain_mine", _keep: Keep::Devchain { _chain: chain } }
     }
 
     pub(crate) async fn anvil() -> Self {
@@ -55,10 +50,6 @@ impl Node {
 /// The default chain with a clock that stands still; block times rise all the same.
 pub(crate) fn config() -> Config {
     Config::new(Arc::new(|| 1_700_000_000))
-}
-
-pub(crate) async fn start() -> Devchain {
-    Devchain::start(config()).await.unwrap()
 }
 
 pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> (Devchain, Rpc) {
