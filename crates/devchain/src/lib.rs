@@ -1,24 +1,9 @@
-//! An EVM chain inside the process, with faults on demand.
+#![doc = include_str!("../README.md")]
 //!
-//! It executes real transactions on revm, keeps real blocks, receipts and a pool with geth's rules and words, and serves
-//! JSON-RPC over HTTP and WebSocket. `landfall dev`, `landfall demo`, tests and benchmarks run against it; nothing here
-//! knows Landfall.
+//! ## Reading order
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::sync::Arc;
-//! use landfall_devchain::{Config, Devchain, Fault, Rule};
-//!
-//! let chain = Devchain::start(Config::new(Arc::new(|| 0))).await?;
-//! chain.add_fault(Rule::sometimes(Fault::LoseReply, 0.1).on("eth_sendRawTransaction"));
-//! chain.mine(1);
-//! println!("{} holds {} transactions", chain.http_url(), chain.tx_count());
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Reading order: `tx` and `admit` (how a transaction gets in), `pool`, `mine` and `execute` (how it becomes part of a
-//! block), `state` (what is left of it), `reorg`, `faults`, then `rpc` and `server`.
+//! `tx` and `admit` (how a transaction gets in), `pool`, `mine` and `execute` (how it becomes part of a block), `state`
+//! (what is left of it), `reorg`, `faults`, then `rpc` and `server`. `control` is what a caller holds.
 
 pub mod anvil;
 

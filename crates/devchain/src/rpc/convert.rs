@@ -54,7 +54,8 @@ pub(crate) fn waiting(tx: &Tx) -> Transaction<TxEnvelope> {
         block_hash: None,
         block_number: None,
         transaction_index: None,
-        effective_gas_price: None,
+        // As geth does: until a block decides, the price is the most it may be.
+        effective_gas_price: Some(tx.fee_cap()),
         block_timestamp: None,
     }
 }

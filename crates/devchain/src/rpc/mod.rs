@@ -79,13 +79,10 @@ pub(crate) async fn answer(control: &Control, body: &[u8]) -> Reaction {
     if let Some(answer) = status {
         return Reaction::Status(answer);
     }
-    match replies.pop() {
-        None => Reaction::Silence,
-        Some(reply) if !batch => Reaction::Reply(reply.to_string()),
-        Some(last) => {
-            replies.push(last);
-            Reaction::Reply(Value::Array(replies).to_string())
-        }
+    match (batch, replies.is_empty()) {
+        (_, true) => Reaction::Silence,
+        (true, false) => Reaction::Reply(Value::Array(replies).to_string()),
+        (false, false) => Reaction::Reply(replies.swap_remove(0).to_string()),
     }
 }
 

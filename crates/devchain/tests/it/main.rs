@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed; clippy knows test functions, but not their helpers"
 )]
 
+mod anvil;
 mod bench_chain;
 mod conformance;
 mod control;
