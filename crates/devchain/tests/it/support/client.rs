@@ -17,6 +17,8 @@ pub(crate) struct RpcFailure {
 
 impl Rpc {
     pub(crate) fn new(url: String) -> Self {
+        // The client asks for a provider even where it speaks plain HTTP. Fails only where one is set already.
+        rustls::crypto::ring::default_provider().install_default().ok();
         Self { url, http: reqwest::Client::new() }
     }
 
