@@ -1,1 +1,37 @@
-fn main() {}
+//! # landfall
+//!
+//! The one binary. It names the adapters, fills them from the configuration, and offers the commands. Nothing here
+//! decides about transactions: that is `landfall-core`.
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod node;
+mod output;
+mod system;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    system::start_logging(cli.log.as_deref(), cli.command.is_server());
+    // Both HTTP clients use this TLS; a second call finds it set and changes nothing.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("landfall: the runtime could not be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(commands::run(cli)) {
+        Ok(code) => code,
+        Err(error) => {
+            output::failure(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The command line: what can be typed, with examples.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A self-hosted transaction engine: hand it a transaction once, it lands exactly once.
+#[derive(Debug, Parser)]
+#[command(
+    name = "landfall",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        landfall dev                                    a chain, a funded signer and the API, with nothing else installed\n  \
+        landfall demo                                   1,000 transactions through kills, lost replies and reorgs\n  \
+        landfall serve --config landfall.toml           the server\n  \
+        landfall tx send --to 0x7099…79C8 --value 1ether --wait\n  \
+        landfall tx list --state broadcast --json"
+)]
+pub struct Cli {
+    /// What to log, such as `debug` or `landfall_engine=debug` (also LANDFALL_LOG).
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the server.
+    #[command(after_help = "Examples:\n  landfall serve\n  landfall serve --config /etc/landfall.toml\n  \
+        LANDFALL_SERVER__LISTEN=127.0.0.1:9000 landfall serve")]
+    Serve(Serve),
+    /// Start everything on this machine: a chain with a block every second, funded keys, the API.
+    #[command(after_help = "Example:\n  landfall dev\nthen paste the curl line that it prints.")]
+    Dev(Dev),
+    /// Land 1,000 transactions while replies are lost, blocks reorganised and the engine killed; then check the chain.
+    #[command(after_help = "Examples:\n  landfall demo\n  landfall demo --count 5000 --lanes 8 --seed 7 --json")]
+    Demo(Demo),
+    /// Send transactions and see where they are.
+    #[command(subcommand)]
+    Tx(Tx),
+    /// See and steer lanes: one account on one chain.
+    #[command(subcommand)]
+    Lane(Lane),
+    /// Make keys and see their addresses.
+    #[command(subcommand)]
+    Key(Key),
+    /// Measure how many transactions land per second on this machine.
+    #[command(after_help = "Examples:\n  landfall bench\n  landfall bench --signers 10 --count 20000 --json")]
+    Bench(Bench),
+    /// Print a commented configuration file.
+    #[command(after_help = "Example:\n  landfall config > landfall.toml")]
+    Config {
+        /// As the page in docs/ instead.
+        #[arg(long)]
+        markdown: bool,
+    },
+}
+
+impl Command {
+    /// Commands that run until they are stopped log what they do; the others print an answer.
+    pub fn is_server(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The configuration file.
+    #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// Where the API listens.
+    #[arg(long, default_value = "127.0.0.1:8645")]
+    pub listen: SocketAddr,
+    /// Where the chain's own JSON-RPC listens; a free port by default.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub chain_listen: SocketAddr,
+    /// Milliseconds between blocks.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub block_ms: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// How many transactions.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub count: u64,
+    /// Over how many signers.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
+    pub lanes: u64,
+    /// How often the engine is killed.
+    #[arg(long, default_value_t = 6)]
+    pub kills: u64,
+    /// Fixes what goes wrong and when.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which server is asked, and how the answer is printed.
+#[derive(Debug, Clone, Args)]
+pub struct Remote {
+    /// The server.
+    #[arg(long, global = true, default_value = "http://127.0.0.1:8645", env = "LANDFALL_URL", value_name = "URL")]
+    pub url: String,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Tx {
+    /// Hand over a transaction.
+    #[command(after_help = "Examples:\n  \
+        landfall tx send --to 0x70997970C51812dc3A010C7d01b50e0d17dc79C8 --value 1ether --wait\n  \
+        landfall tx send --to 0x… --data 0xa9059cbb… --request-id invoice-17 --speed fast")]
+    Send(TxSend),
+    /// Show one transaction.
+    Get {
+        /// Its txId.
+        id: String,
+        /// Its time line as well.
+        #[arg(long)]
+        journal: bool,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// List transactions, newest first.
+    #[command(after_help = "Example:\n  landfall tx list --state mined --limit 20")]
+    List(TxList),
+    /// Follow a transaction until it has ended.
+    Watch {
+        /// Its txId.
+        id: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Ask for a transaction to be cancelled; the chain decides.
+    Cancel {
+        /// Its txId.
+        id: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct TxSend {
+    /// The recipient; leave out to create a contract.
+    #[arg(long)]
+    pub to: Option<String>,
+    /// The amount in wei, or as 1.5ether, 20gwei.
+    #[arg(long, default_value = "0")]
+    pub value: String,
+    /// Call data in hex.
+    #[arg(long)]
+    pub data: Option<String>,
+    /// The gas limit; estimated if left out.
+    #[arg(long)]
+    pub gas: Option<u64>,
+    /// slow, normal or fast.
+    #[arg(long)]
+    pub speed: Option<String>,
+    /// The signer's address; may be left out where there is only one lane.
+    #[arg(long)]
+    pub signer: Option<String>,
+    /// The chain's id; may be left out where there is only one lane.
+    #[arg(long)]
+    pub chain: Option<u64>,
+    /// An idempotency key: the same one never lands twice.
+    #[arg(long)]
+    pub request_id: Option<String>,
+    /// Wait until it has ended.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub struct TxList {
+    #[arg(long)]
+    pub state: Option<String>,
+    #[arg(long)]
+    pub signer: Option<String>,
+    #[arg(long)]
+    pub chain: Option<u64>,
+    #[arg(long)]
+    pub hash: Option<String>,
+    #[arg(long, default_value_t = 20)]
+    pub limit: u32,
+    /// Where the page before ended.
+    #[arg(long)]
+    pub cursor: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Lane {
+    /// List all lanes.
+    List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show one lane.
+    #[command(after_help = "Example:\n  landfall lane show 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")]
+    Show(LaneName),
+    /// Hand out no more slots; what is out goes on.
+    Pause(LaneName),
+    /// Go on; also confirms that slots used by others are not ours.
+    Resume(LaneName),
+}
+
+#[derive(Debug, Args)]
+pub struct LaneName {
+    /// The chain's id.
+    pub chain: u64,
+    /// The signer's address.
+    pub signer: String,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Make a new key in an encrypted file.
+    #[command(after_help = "Example:\n  KEY_PASSWORD=… landfall key new keys/a.json --password-env KEY_PASSWORD")]
+    New {
+        /// Where to write it; an existing file is never overwritten.
+        file: PathBuf,
+        #[command(flatten)]
+        password: Password,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the address of a key.
+    #[command(after_help = "Examples:\n  landfall key address --private-key-env KEY_A\n  \
+        landfall key address --keystore keys/a.json --password-env KEY_PASSWORD")]
+    Address(KeyAddress),
+}
+
+#[derive(Debug, Args)]
+pub struct Password {
+    /// The variable that holds the password.
+    #[arg(long)]
+    pub password_env: Option<String>,
+    /// The file that holds the password.
+    #[arg(long)]
+    pub password_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct KeyAddress {
+    /// The variable that holds the key in hex.
+    #[arg(long)]
+    pub private_key_env: Option<String>,
+    /// An encrypted key file.
+    #[arg(long)]
+    pub keystore: Option<PathBuf>,
+    #[command(flatten)]
+    pub password: Password,
+    /// The variable that holds a BIP-39 phrase.
+    #[arg(long)]
+    pub mnemonic_env: Option<String>,
+    /// Which account of the phrase.
+    #[arg(long)]
+    pub index: Option<u32>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// How many transactions.
+    #[arg(long, default_value_t = 5_000)]
+    pub count: u64,
+    /// Over how many signers.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
+    pub signers: u64,
+    /// How many transactions go in one request.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub batch: u64,
+    /// The result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,63 @@
+//! The API as the command line uses it.
+
+use anyhow::{Context, Result, bail};
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+/// A server by its URL.
+pub struct Client {
+    url: String,
+    http: reqwest::Client,
+}
+
+/// One answer: its status and its JSON.
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Value,
+}
+
+impl Client {
+    pub fn new(url: &str) -> Result<Self> {
+        let http = reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(30)).build()?;
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), http })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Asks, and gives back whatever came.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.with_context(|| {
+            format!("no server answers at {}; start one (`landfall dev`) or name it with --url", self.url)
+        })?;
+        let status = response.status();
+        let text = response.text().await.context("the answer broke off")?;
+        let body = serde_json::from_str(&text)
+            .with_context(|| format!("{} does not answer like Landfall (HTTP {status})", self.url))?;
+        Ok(Answer { status, body })
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let answer = self.ask(Method::GET, path, None).await?;
+        good(answer)
+    }
+
+    pub async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value> {
+        let answer = self.ask(Method::POST, path, body).await?;
+        good(answer)
+    }
+}
+
+/// The body of a good answer, or the server's own words.
+fn good(answer: Answer) -> Result<Value> {
+    if answer.status.is_success() {
+        return Ok(answer.body);
+    }
+    let part = |name: &str| answer.body.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+    bail!("{} ({})", part("detail"), part("code"))
+}

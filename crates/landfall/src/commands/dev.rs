@@ -1,0 +1,88 @@
+//! `landfall dev`: a chain, funded keys and the API in one process, with nothing kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use landfall_core::ports::signer::Signer as SignerPort;
+use landfall_core::{Account, ChainId, LaneId};
+use landfall_devchain::{Devchain, Mining, dev_accounts};
+use landfall_signer::{LocalSigner, Source};
+
+use crate::cli::Dev;
+use crate::config::{Chain, Config, ConfiguredFinality};
+use crate::node::{Node, stop_signal};
+use crate::output::{Colour, coloured};
+use crate::system::unix_seconds;
+
+/// How many of the funded accounts may be signers.
+const SIGNERS: usize = 4;
+
+pub async fn run(args: &Dev) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let every = Duration::from_millis(args.block_ms);
+    let mut chain_config = landfall_devchain::Config::new(Arc::new(unix_seconds));
+    chain_config.listen = args.chain_listen;
+    chain_config.mining = Mining::Interval(every);
+    let chain = Devchain::start(chain_config).await?;
+    let mut config = Config::default();
+    config.server.listen = args.listen;
+    config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
+    config.node.name = "dev".to_owned();
+    config.chain = vec![dev_chain(&chain)];
+    let node = Node::start_with(&config, dev_signers(chain.config().chain_id, SIGNERS)?).await?;
+    greet(&node, &chain, every)?;
+    node.run(stop_signal()).await
+}
+
+/// The settings of `landfall dev`: finality 2, and quick.
+fn dev_chain(chain: &Devchain) -> Chain {
+    Chain {
+        id: chain.config().chain_id,
+        rpc: vec![chain.http_url()],
+        finality: ConfiguredFinality::Blocks(2),
+        poll_ms: 100,
+        max_in_flight: 64,
+        resubmit_after_s: 10,
+        bump_percent: 20,
+        max_fee_gwei: 500,
+        request_timeout_ms: 10_000,
+    }
+}
+
+/// Signers for the first of the public test accounts.
+fn dev_signers(chain: u64, count: usize) -> Result<BTreeMap<LaneId, Arc<dyn SignerPort>>> {
+    let mut signers: BTreeMap<LaneId, Arc<dyn SignerPort>> = BTreeMap::new();
+    for account in dev_accounts().take(count) {
+        let source = Source::PrivateKey { env: "the public test key".to_owned() };
+        let key = account.key.to_string();
+        let signer = LocalSigner::load_with(&source, Some(Account(account.address)), &|_| Some(key.clone()))?;
+        signers.insert(LaneId { chain: ChainId(chain), signer: signer.account() }, Arc::new(signer));
+    }
+    Ok(signers)
+}
+
+fn greet(node: &Node, chain: &Devchain, every: Duration) -> Result<()> {
+    let url = format!("http://{}", node.address()?);
+    let id = chain.config().chain_id;
+    let accounts: Vec<Account> = dev_accounts().map(|account| Account(account.address)).collect();
+    let (Some(sender), Some(receiver)) = (accounts.first(), accounts.last()) else { return Ok(()) };
+    println!("{}", coloured("Landfall is running.", Colour::Green));
+    println!("  API      {url}");
+    println!("  chain    {} (id {id}, a block every {every:?})", chain.http_url());
+    println!("  store    a temporary folder, gone when this ends");
+    println!("  signers  funded with 10,000 ether each; their keys are known to everyone, for play only:");
+    for account in accounts.iter().take(node.lanes().len()) {
+        println!("           {account}");
+    }
+    println!("\nLand a transaction:\n");
+    println!(
+        "curl -s {url}/api/v1/tx -H 'content-type: application/json' -d '{{\"chainId\":{id},\"signer\":\"{sender}\",\
+         \"requestId\":\"first\",\"payload\":{{\"to\":\"{receiver}\",\"value\":\"1000000000000000000\"}}}}'"
+    );
+    println!("\nSee where it is:\n");
+    println!("curl -s '{url}/api/v1/tx/by-request?signer={sender}&requestId=first'");
+    println!("\nCtrl-C ends it.");
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! `landfall key`: making keys and seeing their addresses. A key itself is never printed.
+
+use anyhow::{Result, bail};
+use landfall_core::ports::signer::Signer as _;
+use landfall_signer::{LocalSigner, PasswordFrom, keystore};
+use serde_json::json;
+
+use crate::cli::{Key, KeyAddress, Password};
+use crate::config::Signer;
+use crate::output;
+
+pub fn run(command: Key) -> Result<()> {
+    match command {
+        Key::New { file, password, json } => {
+            let password = password_from(&password)?.read(&|name| std::env::var(name).ok())?;
+            let address = keystore::create(&file, &password, &rand::random())?;
+            if json {
+                output::json(&json!({ "address": address.to_string(), "keystore": file }));
+            } else {
+                println!("{address}");
+                println!("Its key is in {}, encrypted; without the password it is lost.", file.display());
+            }
+        }
+        Key::Address(args) => {
+            let json = args.json;
+            let signer = LocalSigner::load(&named(args).source()?, None)?;
+            if json {
+                output::json(&json!({ "address": signer.account().to_string() }));
+            } else {
+                println!("{}", signer.account());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn password_from(password: &Password) -> Result<PasswordFrom> {
+    match (&password.password_env, &password.password_file) {
+        (Some(env), None) => Ok(PasswordFrom::Env(env.clone())),
+        (None, Some(file)) => Ok(PasswordFrom::File(file.clone())),
+        _ => bail!("the key file is encrypted: name its password with one of --password-env or --password-file"),
+    }
+}
+
+/// The same choice as in the configuration.
+fn named(args: KeyAddress) -> Signer {
+    Signer {
+        private_key_env: args.private_key_env,
+        keystore: args.keystore,
+        password_env: args.password.password_env,
+        password_file: args.password.password_file,
+        mnemonic_env: args.mnemonic_env,
+        index: args.index,
+        ..Signer::default()
+    }
+}

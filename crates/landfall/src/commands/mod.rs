@@ -1,0 +1,32 @@
+//! One file for each command.
+
+mod bench;
+mod demo;
+mod dev;
+mod key;
+mod lane;
+mod rig;
+mod serve;
+mod tx;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command};
+use crate::config::reference;
+
+pub async fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Serve(args) => serve::run(&args).await?,
+        Command::Dev(args) => dev::run(&args).await?,
+        Command::Demo(args) => return demo::run(&args).await,
+        Command::Bench(args) => return bench::run(&args).await,
+        Command::Tx(command) => return tx::run(command).await,
+        Command::Lane(command) => lane::run(command).await?,
+        Command::Key(command) => key::run(command)?,
+        Command::Config { markdown: true } => print!("{}", reference::page()),
+        Command::Config { markdown: false } => print!("{}", reference::example()),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,181 @@
+//! A chain in this process and a real server in another: what the demo and the benchmark run on.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy_primitives::Address;
+use anyhow::{Context, Result, bail};
+use landfall_devchain::{Devchain, Landed, dev_accounts};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::client::Client;
+use crate::config::{Chain, Config, Signer};
+
+/// How long the server may take to answer after it was started.
+const START_LIMIT: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// How many transactions are handed over at once.
+const BATCH: usize = 25;
+
+pub struct Rig {
+    pub chain: Devchain,
+    pub client: Client,
+    pub signers: Vec<Address>,
+    config_file: PathBuf,
+    server: Option<Child>,
+    folder: TempDir,
+}
+
+impl Rig {
+    /// Writes the configuration and starts the server on the chain.
+    pub async fn start(chain: Devchain, settings: Chain, signers: usize) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let listen = free_address()?;
+        let accounts: Vec<_> = dev_accounts().take(signers).collect();
+        let mut config = Config::default();
+        config.server.listen = listen;
+        config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
+        config.chain = vec![settings];
+        config.signer = (0..accounts.len())
+            .map(|n| Signer { private_key_env: Some(key_name(n)), ..Signer::default() })
+            .collect();
+        let config_file = folder.path().join("landfall.toml");
+        std::fs::write(&config_file, toml::to_string(&config)?)?;
+        let mut rig = Self {
+            chain,
+            client: Client::new(&format!("http://{listen}"))?,
+            signers: accounts.iter().map(|account| account.address).collect(),
+            config_file,
+            server: None,
+            folder,
+        };
+        rig.start_server().await?;
+        Ok(rig)
+    }
+
+    /// Starts the server, and waits until it can admit.
+    pub async fn start_server(&mut self) -> Result<()> {
+        let program = std::env::current_exe().context("this program's own file is not known")?;
+        let log = std::fs::File::options().create(true).append(true).open(self.log_file())?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--config").arg(&self.config_file).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        for (n, account) in dev_accounts().take(self.signers.len()).enumerate() {
+            command.env(key_name(n), account.key.to_string());
+        }
+        self.server = Some(command.spawn().context("the server could not be started")?);
+        let ready = async {
+            loop {
+                if self.client.get("/health/ready").await.is_ok() {
+                    return Ok(());
+                }
+                if let Some(server) = &mut self.server
+                    && let Some(status) = server.try_wait()?
+                {
+                    bail!("the server ended at its start ({status}); it said:\n{}", self.last_log());
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        };
+        tokio::time::timeout(START_LIMIT, ready).await.context("the server did not get ready")?
+    }
+
+    /// `SIGKILL`: nothing is finished, nothing is said.
+    pub async fn kill_server(&mut self) -> Result<()> {
+        if let Some(mut server) = self.server.take() {
+            server.kill().await.context("the server could not be killed")?;
+        }
+        Ok(())
+    }
+
+    pub fn log_file(&self) -> PathBuf {
+        self.folder.path().join("server.log")
+    }
+
+    /// The end of the server's log.
+    pub fn last_log(&self) -> String {
+        let text = std::fs::read_to_string(self.log_file()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// Bytes of the database, with what is still in its log.
+    pub fn store_bytes(&self) -> u64 {
+        let sizes = ["landfall.db", "landfall.db-wal"]
+            .iter()
+            .filter_map(|name| std::fs::metadata(self.folder.path().join(name)).ok());
+        sizes.map(|meta| meta.len()).sum()
+    }
+
+    /// What lanes have not finished; none while the server does not answer.
+    pub async fn unfinished(&self) -> Option<u64> {
+        let lanes = self.client.get("/api/v1/lanes").await.ok()?;
+        let count = |lane: &Value| lane["waiting"].as_u64().unwrap_or(0) + lane["inFlight"].as_u64().unwrap_or(0);
+        Some(lanes["items"].as_array()?.iter().map(count).sum())
+    }
+
+    /// The slots each signer's lane has handed out.
+    pub async fn slots(&self) -> Result<BTreeMap<String, u64>> {
+        let lanes = self.client.get("/api/v1/lanes").await?;
+        let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
+        let slot = |lane: &Value| lane["nextNonce"].as_u64().unwrap_or(0);
+        Ok(lanes.iter().map(|lane| (crate::output::text(lane, "signer"), slot(lane))).collect())
+    }
+}
+
+fn key_name(n: usize) -> String {
+    format!("LANDFALL_TEST_KEY_{n}")
+}
+
+/// An address that was free a moment ago.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+/// The `n`th transaction: its data says which it is, so that the chain can be asked.
+pub fn submission(chain: u64, signer: Address, n: u64) -> Value {
+    json!({
+        "chainId": chain,
+        "signer": signer.to_string(),
+        "requestId": format!("rig-{n}"),
+        "payload": { "to": signer.to_string(), "value": "0", "data": format!("0x{n:016x}"), "gas": 30_000 },
+    })
+}
+
+/// Which transaction this is, if it is one of ours.
+pub fn number_of(landed: &Landed) -> Option<u64> {
+    Some(u64::from_be_bytes(landed.input.as_ref().try_into().ok()?))
+}
+
+/// Hands transactions over in batches and goes on until each was accepted, as a caller that does not give up would.
+/// Returns how long each request that was answered took.
+pub async fn hand_over(client: Arc<Client>, items: Vec<Value>, batch: Option<usize>) -> Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    for chunk in items.chunks(batch.unwrap_or(BATCH)) {
+        let body = Value::Array(chunk.to_vec());
+        loop {
+            let begun = crate::system::moment();
+            if let Ok(answer) = client.ask(Method::POST, "/api/v1/tx/batch", Some(&body)).await
+                && answer.status.is_success()
+            {
+                let answers = answer.body["items"].as_array().cloned().unwrap_or_default();
+                if let Some(refused) = answers.iter().find(|a| !(a["status"] == 202 || a["status"] == 200 || a["status"] == 503)) {
+                    bail!("a transaction was refused: {refused}");
+                }
+                if answers.len() == chunk.len() && answers.iter().all(|a| a["status"] != 503) {
+                    took.push(begun.elapsed());
+                    break;
+                }
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+    Ok(took)
+}

@@ -1,0 +1,154 @@
+//! A sentence for each key, and the page and example file made from them.
+
+/// One key.
+pub struct Key {
+    /// `server.listen`; entries of lists as `chain.id`.
+    pub path: &'static str,
+    /// As it would be written; in lists, an example.
+    pub value: &'static str,
+    pub sentence: &'static str,
+    /// The key is commented out in the example.
+    pub optional: bool,
+}
+
+const fn key(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
+    Key { path, value, sentence, optional: false }
+}
+
+const fn optional(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
+    Key { path, value, sentence, optional: true }
+}
+
+/// Every key, in the order of the file.
+pub const KEYS: &[Key] = &[
+    key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
+    key("server.max_body_bytes", "8388608", "The largest body that is read."),
+    key("server.max_batch", "1000", "The most transactions of one batch."),
+    key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
+    key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
+    key("node.name", "\"landfall\"", "A readable name in leases, logs and metrics, such as env-region-pod-instance."),
+    key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
+    key("lease.renew_s", "3", "How often it renews; under half of the duration."),
+    key("lease.skew_s", "1", "How long before the end it stops acting."),
+    key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
+    key("chain.rpc", "[\"http://127.0.0.1:8545\"]", "Endpoints: failover on reads, fan-out on sends. http, https, ws or wss."),
+    key("chain.finality", "20", "Blocks on top of the including one, or \"safe\", or \"finalized\"."),
+    key("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
+    key("chain.max_in_flight", "16", "How many slots of a lane may be out at once."),
+    key("chain.resubmit_after_s", "60", "After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled."),
+    key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
+    key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
+    key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
+    optional("signer.address", "\"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266\"", "The address the key must have; a check."),
+    key("signer.private_key_env", "\"KEY_A\"", "The environment variable that holds the key in hex."),
+    optional("signer.keystore", "\"keys/a.json\"", "An encrypted key file instead; `landfall key new` makes one."),
+    optional("signer.password_env", "\"KEY_A_PASSWORD\"", "The variable that holds the keystore's password."),
+    optional("signer.password_file", "\"keys/a.password\"", "Or the file that does."),
+    optional("signer.mnemonic_env", "\"PHRASE\"", "Or the variable that holds a BIP-39 phrase."),
+    optional("signer.index", "0", "Which account of the phrase: m/44'/60'/0'/0/index."),
+    optional("signer.chains", "[31337]", "The chains it may be used on; all if left out."),
+];
+
+fn section(path: &str) -> &str {
+    path.split('.').next().unwrap_or_default()
+}
+
+fn is_list(section: &str) -> bool {
+    matches!(section, "chain" | "signer")
+}
+
+/// The commented example file.
+pub fn example() -> String {
+    let mut text = String::from(
+        "# Landfall's configuration: every key with its default.\n\
+         # Each can also be set as a variable: LANDFALL_SERVER__LISTEN, LANDFALL_CHAIN__0__RPC, …\n",
+    );
+    let mut current = "";
+    for key in KEYS {
+        let section = section(key.path);
+        if section != current {
+            current = section;
+            text.push_str(&if is_list(section) { format!("\n[[{section}]]\n") } else { format!("\n[{section}]\n") });
+        }
+        let name = key.path.rsplit('.').next().unwrap_or_default();
+        let mark = if key.optional { "# " } else { "" };
+        text.push_str(&format!("# {}\n{mark}{name} = {}\n", key.sentence, key.value));
+    }
+    text
+}
+
+/// The page in `docs/`.
+pub fn page() -> String {
+    let mut text = String::from(
+        "# Configuration\n\n\
+         `landfall serve` reads `landfall.toml`, or the file named by `--config`. Every key can also be set as an\n\
+         environment variable: `LANDFALL_` and the path in capitals, its steps parted by two underscores, entries of\n\
+         lists by their number (`LANDFALL_CHAIN__0__RPC`; several URLs parted by commas). A variable wins over the file.\n\
+         A key that Landfall does not know is an error.\n\n\
+         This page is made from the code: `landfall config --markdown > docs/configuration.md`. `landfall config` prints\n\
+         the same as a commented file.\n",
+    );
+    let mut current = "";
+    for key in KEYS {
+        let section = section(key.path);
+        if section != current {
+            current = section;
+            let title = if is_list(section) { format!("[[{section}]]") } else { format!("[{section}]") };
+            text.push_str(&format!("\n## `{title}`\n\n| key | default or example | what it does |\n|---|---|---|\n"));
+        }
+        let name = key.path.rsplit('.').next().unwrap_or_default();
+        let note = if key.optional { " (optional)" } else { "" };
+        text.push_str(&format!("| `{name}`{note} | `{}` | {} |\n", key.value, key.sentence));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Signer};
+
+    #[test]
+    fn the_example_parses_and_says_the_defaults() {
+        let config = Config::parse(&example(), std::iter::empty()).unwrap();
+        assert_eq!((config.server, config.store), Default::default());
+        assert_eq!((config.node, config.lease), Default::default());
+        let minimal = "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:8545\"";
+        assert_eq!(config.chain, Config::parse(minimal, std::iter::empty()).unwrap().chain);
+    }
+
+    #[test]
+    fn every_key_has_a_sentence_and_no_other_has() {
+        let signer = Signer {
+            address: Some("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().map(landfall_core::Account).unwrap()),
+            private_key_env: Some(String::new()),
+            keystore: Some("k".into()),
+            password_env: Some(String::new()),
+            password_file: Some("p".into()),
+            mnemonic_env: Some(String::new()),
+            index: Some(0),
+            chains: vec![31337],
+        };
+        let mut config = Config::parse(&example(), std::iter::empty()).unwrap();
+        config.signer = vec![signer];
+        let table = toml::Table::try_from(&config).unwrap();
+        let mut paths = Vec::new();
+        for (section, value) in &table {
+            let entries = match value {
+                toml::Value::Array(list) => list[0].as_table().unwrap(),
+                other => other.as_table().unwrap(),
+            };
+            paths.extend(entries.keys().map(|name| format!("{section}.{name}")));
+        }
+        let mut documented: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).collect();
+        paths.sort();
+        documented.sort();
+        assert_eq!(paths, documented);
+    }
+
+    #[test]
+    fn the_page_in_docs_is_the_one_the_code_makes() {
+        let committed = include_str!("../../../../docs/configuration.md");
+        assert_eq!(committed, page(), "run: landfall config --markdown > docs/configuration.md");
+    }
+}

@@ -1,0 +1,148 @@
+//! A node: the adapters put together as the configuration says, an engine on them and a server in front.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use landfall_chain::evm::EvmChain;
+use landfall_core::ports::clock::Clock;
+use landfall_core::ports::signer::Signer;
+use landfall_core::ports::store::Store;
+use landfall_core::{ChainId, LaneId, Namespace};
+use landfall_engine::{ChainParts, Engine, Parts, Timings};
+use landfall_server::{Limits, Server};
+use landfall_signer::LocalSigner;
+use landfall_store::sqlite::Sqlite;
+
+use crate::config::Config;
+use crate::system::{SystemClock, SystemRandom};
+
+/// A node that is ready to answer.
+pub struct Node {
+    engine: Engine,
+    server: Server,
+    lanes: Vec<LaneId>,
+}
+
+impl Node {
+    /// Opens the store, loads the keys, starts the engine and takes the address.
+    pub async fn start(config: &Config) -> Result<Self> {
+        let signers = load_signers(config)?;
+        Self::start_with(config, signers).await
+    }
+
+    /// As [`Self::start`], with keys that the caller brings.
+    pub async fn start_with(config: &Config, signers: BTreeMap<LaneId, Arc<dyn Signer>>) -> Result<Self> {
+        if config.chain.is_empty() {
+            bail!("no chain is configured; add a [[chain]] with its id and rpc");
+        }
+        if signers.is_empty() {
+            bail!("no signer is configured; add a [[signer]] with its key");
+        }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let mut chains = BTreeMap::new();
+        for chain in &config.chain {
+            let evm = EvmChain::new(chain.chain_config(), clock.clone())?;
+            let parts = ChainParts { chain: Arc::new(evm), settings: chain.lane_settings() };
+            chains.insert(ChainId(chain.id), parts);
+        }
+        let lanes = signers.keys().copied().collect();
+        let parts = Parts {
+            store: open_store(config, clock.clone())?,
+            chains,
+            signers,
+            clock,
+            random: Arc::new(SystemRandom),
+            node: config.node.name.clone(),
+            timings: Timings {
+                lease: Duration::from_secs(config.lease.duration_s),
+                renew: Duration::from_secs(config.lease.renew_s),
+                skew: Duration::from_secs(config.lease.skew_s),
+                ..Timings::default()
+            },
+        };
+        let engine = Engine::start(parts).await?;
+        let limits = Limits { body: config.server.max_body_bytes, batch: config.server.max_batch };
+        let listen = config.server.listen;
+        let server = Server::bind(listen, engine.handle(), limits).await.with_context(|| {
+            format!("cannot listen on {listen}; if another program has the address, choose one with server.listen")
+        })?;
+        Ok(Self { engine, server, lanes })
+    }
+
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.server.address()?)
+    }
+
+    pub fn lanes(&self) -> &[LaneId] {
+        &self.lanes
+    }
+
+    /// Answers until `stop` comes, then finishes what is under way.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let served = self.server.run(stop).await;
+        self.engine.stop().await;
+        tracing::info!("stopped; what was accepted goes on at the next start");
+        Ok(served?)
+    }
+}
+
+/// The store that the URL names.
+fn open_store(config: &Config, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    let url = &config.store.url;
+    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+        bail!("PostgreSQL is not supported yet; use a sqlite:// URL");
+    }
+    let namespace = Namespace(config.store.namespace.clone());
+    let store = Sqlite::open(url, &namespace, &landfall_store::sqlite::Options::default())?;
+    Ok(Arc::new(store))
+}
+
+fn load_signers(config: &Config) -> Result<BTreeMap<LaneId, Arc<dyn Signer>>> {
+    let mut signers: BTreeMap<LaneId, Arc<dyn Signer>> = BTreeMap::new();
+    for (position, signer) in config.signer.iter().enumerate() {
+        let source = signer.source().with_context(|| format!("signer {position}"))?;
+        let loaded: Arc<dyn Signer> = Arc::new(LocalSigner::load(&source, signer.address)?);
+        let ids = if signer.chains.is_empty() {
+            config.chain.iter().map(|chain| chain.id).collect()
+        } else {
+            signer.chains.clone()
+        };
+        for id in ids {
+            let lane = LaneId { chain: ChainId(id), signer: loaded.account() };
+            if signers.insert(lane, loaded.clone()).is_some() {
+                bail!("{} is configured twice for chain {id}", loaded.account());
+            }
+        }
+    }
+    Ok(signers)
+}
+
+/// Ctrl-C, or the signal that service managers send.
+pub async fn stop_signal() {
+    let interrupt = async {
+        // Without a handler the signal ends the process at once, which is safe as well.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending::<()>().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupt => {}
+        () = terminate => {}
+    }
+    tracing::info!("stopping: requests under way are finished first");
+}
