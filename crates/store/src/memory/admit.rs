@@ -1,0 +1,31 @@
+//! Admission: one row per signer and key, for ever.
+
+use landfall_core::journal::Entry;
+use landfall_core::ports::store::Admission;
+use landfall_core::request::NewTransaction;
+
+use super::space::Space;
+use crate::rules;
+
+/// Stores a transaction and its first journal entry, or says what is there already.
+pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission, String> {
+    let key = new.request.request_id.as_ref().map(|key| (new.lane.signer, key.clone()));
+    let by_key = key.and_then(|key| space.by_key.get(&key)).and_then(|id| space.tx(*id));
+    if let Some(existing) = by_key {
+        return Ok(if rules::asks_the_same(existing, new) {
+            Admission::Replay(existing.clone())
+        } else {
+            Admission::Conflict(existing.id)
+        });
+    }
+    if let Some(existing) = space.tx(new.id) {
+        if rules::is_again(existing, new) {
+            return Ok(Admission::Replay(existing.clone()));
+        }
+        return Err(rules::id_taken(existing.id));
+    }
+    let tx = rules::admitted(new, space.next_order());
+    space.insert_tx(tx.clone());
+    space.write_entry(new.lane, Some(new.id), new.request.accepted_at, Entry::Accepted);
+    Ok(Admission::New(tx))
+}

@@ -1,0 +1,201 @@
+//! The memory adapter: the same store in plain ordered maps, for the simulator and for tests.
+//!
+//! It is deterministic: nothing in it depends on hashing, threads or time other than the given clock. Several nodes
+//! share it by cloning, each with sessions of its own that end by that clock. A [`Snapshot`] is a backup of all of it,
+//! and putting one back is a restored backup.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `space` | one namespace's rows and the look-up tables beside them |
+//! | `admit`, `commit`, `leases` | writes, as in the SQLite adapter |
+//! | `reads` | look-ups |
+
+mod admit;
+mod commit;
+mod leases;
+mod reads;
+mod space;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use landfall_core::journal::JournalRow;
+use landfall_core::ports::clock::Clock;
+use landfall_core::ports::store::{
+    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
+    Write, WriteError, Written,
+};
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
+
+use crate::rules;
+use space::Space;
+
+/// A store in memory. Clones share it.
+#[derive(Clone)]
+pub struct Memory {
+    spaces: Arc<Mutex<Spaces>>,
+    namespace: Namespace,
+    clock: Arc<dyn Clock>,
+}
+
+type Spaces = BTreeMap<Namespace, Space>;
+
+/// Everything a memory store held at one moment.
+#[derive(Clone)]
+pub struct Snapshot(Spaces);
+
+impl Memory {
+    /// An empty store, in the default namespace.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { spaces: Arc::default(), namespace: Namespace::default(), clock }
+    }
+
+    /// Another namespace of the same store.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: Namespace) -> Self {
+        Self { namespace, ..self.clone() }
+    }
+
+    /// A copy of everything, as a backup would be.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.spaces.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Puts a backup back: everything since is gone, for every clone.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        *self.spaces.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.0.clone();
+    }
+
+    fn space<T>(&self, work: impl FnOnce(&mut Space) -> T) -> T {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        work(spaces.entry(self.namespace.clone()).or_default())
+    }
+}
+
+fn failed(doing: &'static str) -> impl FnOnce(String) -> Error {
+    move |text| Error::Failed { doing, text }
+}
+
+fn apply(space: &mut Space, write: &Write) -> Result<Written, WriteError> {
+    let refused = |text| WriteError::Failed(failed("write")(text));
+    match write {
+        Write::Admit(new) => {
+            let admission = admit::admit(space, new).map_err(refused)?;
+            Ok(Written::Admitted(Box::new(admission)))
+        }
+        Write::Lane(commit) => commit::commit(space, commit).map(Written::Lane),
+        Write::Command(command) => {
+            space.insert_command(command);
+            Ok(Written::Command)
+        }
+        Write::Chain(record) => {
+            space.chains.insert(record.chain, (**record).clone());
+            Ok(Written::Chain)
+        }
+    }
+}
+
+#[async_trait]
+impl Log for Memory {
+    async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
+        self.space(|space| {
+            let mut answers: BTreeMap<usize, _> = BTreeMap::new();
+            for index in rules::order(&group) {
+                if let Some(write) = group.get(index) {
+                    answers.insert(index, apply(space, write));
+                }
+            }
+            answers.into_values().collect()
+        })
+    }
+}
+
+#[async_trait]
+impl Leases for Memory {
+    async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.space(|space| leases::open_session(space, session, node, now, lasting));
+        Ok(())
+    }
+
+    async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error> {
+        let now = self.clock.now();
+        Ok(self.space(|space| leases::renew_session(space, session, now, lasting)))
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), Error> {
+        self.space(|space| leases::close_session(space, session));
+        Ok(())
+    }
+
+    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
+        let now = self.clock.now();
+        self.space(|space| leases::acquire(space, lane, session, now)).map_err(failed("acquire a lane"))
+    }
+
+    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
+        self.space(|space| leases::release(space, lane, session, token));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Reads for Memory {
+    async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error> {
+        Ok(self.space(|space| reads::load_lane(space, lane)))
+    }
+
+    async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
+        Ok(self.space(|space| reads::waiting(space, lane, limit)))
+    }
+
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+        Ok(self.space(|space| reads::commands(space, lane, limit)))
+    }
+
+    async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {
+        Ok(self.space(|space| reads::lanes_with_work(space)))
+    }
+
+    async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error> {
+        Ok(self.space(|space| reads::tx(space, id)))
+    }
+
+    async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
+        Ok(self.space(|space| reads::tx_by_request(space, signer, request)))
+    }
+
+    async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
+        Ok(self.space(|space| reads::txs(space, query)))
+    }
+
+    async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error> {
+        Ok(self.space(|space| reads::journal(space, tx)))
+    }
+
+    async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error> {
+        Ok(self.space(|space| reads::journal_after(space, after, limit)))
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {
+        let now = self.clock.now();
+        Ok(self.space(|space| reads::lanes(space, now)))
+    }
+
+    async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error> {
+        let now = self.clock.now();
+        Ok(self.space(|space| reads::lane(space, lane, now)))
+    }
+
+    async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
+        Ok(self.space(|space| space.chains.get(&chain).cloned()))
+    }
+
+    async fn writable(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

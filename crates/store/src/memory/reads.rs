@@ -1,0 +1,132 @@
+//! Look-ups, in the order the port asks for.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use landfall_core::attempt::Attempt;
+use landfall_core::journal::JournalRow;
+use landfall_core::ports::store::{Command, LaneRecord, LaneSummary, TxQuery, TxRecord};
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot, TxId};
+
+use super::leases;
+use super::space::{AttemptKey, Space, StoredLane};
+
+fn size(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+fn slots_of(lane: LaneId) -> RangeInclusive<(LaneId, Slot)> {
+    (lane, Slot(0))..=(lane, Slot(u64::MAX))
+}
+
+fn orders_of(lane: LaneId) -> RangeInclusive<(LaneId, QueueOrder)> {
+    (lane, QueueOrder(i64::MIN))..=(lane, QueueOrder(i64::MAX))
+}
+
+fn attempts_of(lane: LaneId) -> RangeInclusive<AttemptKey> {
+    (lane, Slot(0), 0)..=(lane, Slot(u64::MAX), u32::MAX)
+}
+
+pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
+    let stored = space.lanes.get(&lane).cloned().unwrap_or_default();
+    let bound = space.bound.range(slots_of(lane)).filter_map(|(_, id)| space.tx(*id)).cloned();
+    let attempts = space.open_attempts.range(attempts_of(lane)).filter_map(|key| attempt(space, key));
+    LaneRecord {
+        lane,
+        token: stored.token,
+        version: stored.version,
+        row: stored.row,
+        bound: bound.collect(),
+        attempts: attempts.collect(),
+    }
+}
+
+fn attempt(space: &Space, key: &AttemptKey) -> Option<Attempt> {
+    space.attempts.get(key).map(|stored| stored.attempt.clone())
+}
+
+pub(super) fn waiting(space: &Space, lane: LaneId, limit: u32) -> Vec<Transaction> {
+    let orders = space.waiting.range(orders_of(lane)).take(size(limit));
+    orders.filter_map(|(_, order)| by_order(space, *order)).cloned().collect()
+}
+
+fn by_order(space: &Space, order: QueueOrder) -> Option<&Transaction> {
+    space.by_order.get(&order).and_then(|id| space.tx(*id))
+}
+
+pub(super) fn commands(space: &Space, lane: LaneId, limit: u32) -> Vec<Command> {
+    let open = space.open_commands.range((lane, 0)..=(lane, u64::MAX)).take(size(limit));
+    open.filter_map(|(_, id)| space.commands.get(id)).map(|stored| stored.command.clone()).collect()
+}
+
+pub(super) fn lanes_with_work(space: &Space) -> Vec<LaneId> {
+    let has_work = |lane: &LaneId| {
+        space.waiting.range(orders_of(*lane)).next().is_some()
+            || space.bound.range(slots_of(*lane)).next().is_some()
+            || space.open_attempts.range(attempts_of(*lane)).next().is_some()
+            || space.open_commands.range((*lane, 0)..=(*lane, u64::MAX)).next().is_some()
+    };
+    space.lanes.keys().copied().filter(has_work).collect()
+}
+
+pub(super) fn tx(space: &Space, id: TxId) -> Option<TxRecord> {
+    let tx = space.tx(id)?.clone();
+    let keys = space.attempts_of.get(&id).into_iter().flatten();
+    Some(TxRecord { tx, attempts: keys.filter_map(|key| attempt(space, key)).collect() })
+}
+
+pub(super) fn tx_by_request(space: &Space, signer: Account, request: &RequestId) -> Option<TxRecord> {
+    let id = space.by_key.get(&(signer, request.clone()))?;
+    tx(space, *id)
+}
+
+pub(super) fn txs(space: &Space, query: &TxQuery) -> Vec<Transaction> {
+    let end = query.before.unwrap_or(QueueOrder(i64::MAX));
+    let with_hash: Option<BTreeSet<TxId>> = query.hash.map(|hash| {
+        let keys = space.by_hash.get(&hash).into_iter().flatten();
+        keys.filter_map(|key| attempt(space, key)?.tx).collect()
+    });
+    let asked = |tx: &&Transaction| {
+        query.state.is_none_or(|state| tx.status.state == state)
+            && query.signer.is_none_or(|signer| tx.lane.signer == signer)
+            && query.chain.is_none_or(|chain| tx.lane.chain == chain)
+            && with_hash.as_ref().is_none_or(|ids| ids.contains(&tx.id))
+    };
+    let newest_first = space.by_order.range(..end).rev().filter_map(|(_, id)| space.tx(*id));
+    newest_first.filter(asked).take(size(query.limit)).cloned().collect()
+}
+
+pub(super) fn journal(space: &Space, tx: TxId) -> Vec<JournalRow> {
+    let indices = space.journal_of.get(&tx).into_iter().flatten();
+    indices.filter_map(|index| space.journal.get(*index)).cloned().collect()
+}
+
+pub(super) fn journal_after(space: &Space, after: JournalSeq, limit: u32) -> Vec<JournalRow> {
+    let first = usize::try_from(after.0.max(0)).unwrap_or(usize::MAX);
+    space.journal.iter().skip(first).take(size(limit)).cloned().collect()
+}
+
+pub(super) fn lanes(space: &Space, now: Millis) -> Vec<LaneSummary> {
+    space.lanes.iter().map(|(lane, stored)| summary(space, *lane, stored, now)).collect()
+}
+
+pub(super) fn lane(space: &Space, lane: LaneId, now: Millis) -> Option<LaneSummary> {
+    space.lanes.get(&lane).map(|stored| summary(space, lane, stored, now))
+}
+
+fn summary(space: &Space, lane: LaneId, stored: &StoredLane, now: Millis) -> LaneSummary {
+    let owner = stored
+        .session
+        .and_then(|session| leases::live(space, session, now).map(|node| (node.to_owned(), session)));
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    LaneSummary {
+        lane,
+        token: stored.token,
+        version: stored.version,
+        owner,
+        row: stored.row.clone(),
+        waiting: count(space.waiting.range(orders_of(lane)).count()),
+        bound: count(space.bound.range(slots_of(lane)).count()),
+    }
+}

@@ -1,0 +1,173 @@
+//! One namespace's rows, and beside them the tables that stand for SQLite's indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall_core::attempt::Attempt;
+use landfall_core::journal::{Entry, JournalRow};
+use landfall_core::ports::store::{ChainRecord, Command, LaneRow};
+use landfall_core::transaction::{Status, Transaction};
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
+    Slot, Token, TxHash, TxId,
+};
+
+use crate::rules::Phase;
+
+/// A lane's row.
+#[derive(Clone, Default)]
+pub(super) struct StoredLane {
+    pub(super) token: Token,
+    pub(super) version: LaneVersion,
+    pub(super) session: Option<SessionId>,
+    pub(super) row: LaneRow,
+}
+
+/// A session's row.
+#[derive(Clone)]
+pub(super) struct StoredSession {
+    pub(super) node: String,
+    pub(super) ends_at: Millis,
+}
+
+/// A transaction and the phase its status stands for.
+#[derive(Clone)]
+pub(super) struct StoredTx {
+    pub(super) tx: Transaction,
+    pub(super) phase: Phase,
+}
+
+/// An attempt; open until its slot is closed.
+#[derive(Clone)]
+pub(super) struct StoredAttempt {
+    pub(super) attempt: Attempt,
+    pub(super) open: bool,
+}
+
+/// A command; done once.
+#[derive(Clone)]
+pub(super) struct StoredCommand {
+    pub(super) seq: u64,
+    pub(super) command: Command,
+    pub(super) done: bool,
+}
+
+/// Where an attempt is.
+pub(super) type AttemptKey = (LaneId, Slot, u32);
+
+/// One namespace.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    pub(super) lanes: BTreeMap<LaneId, StoredLane>,
+    pub(super) sessions: BTreeMap<SessionId, StoredSession>,
+    pub(super) txs: BTreeMap<TxId, StoredTx>,
+    pub(super) attempts: BTreeMap<AttemptKey, StoredAttempt>,
+    /// Entry n has number n + 1.
+    pub(super) journal: Vec<JournalRow>,
+    pub(super) commands: BTreeMap<CommandId, StoredCommand>,
+    pub(super) chains: BTreeMap<ChainId, ChainRecord>,
+
+    pub(super) by_order: BTreeMap<QueueOrder, TxId>,
+    pub(super) by_key: BTreeMap<(Account, RequestId), TxId>,
+    pub(super) waiting: BTreeSet<(LaneId, QueueOrder)>,
+    pub(super) bound: BTreeMap<(LaneId, Slot), TxId>,
+    pub(super) open_attempts: BTreeSet<AttemptKey>,
+    pub(super) attempts_of: BTreeMap<TxId, BTreeSet<AttemptKey>>,
+    pub(super) by_hash: BTreeMap<TxHash, BTreeSet<AttemptKey>>,
+    pub(super) journal_of: BTreeMap<TxId, Vec<usize>>,
+    pub(super) open_commands: BTreeMap<(LaneId, u64), CommandId>,
+}
+
+impl Space {
+    pub(super) fn tx(&self, id: TxId) -> Option<&Transaction> {
+        self.txs.get(&id).map(|stored| &stored.tx)
+    }
+
+    /// The order the next admission gets.
+    pub(super) fn next_order(&self) -> QueueOrder {
+        QueueOrder(self.by_order.last_key_value().map_or(0, |(last, _)| last.0).saturating_add(1))
+    }
+
+    pub(super) fn insert_tx(&mut self, tx: Transaction) {
+        self.lanes.entry(tx.lane).or_default();
+        self.by_order.insert(tx.order, tx.id);
+        if let Some(key) = &tx.request.request_id {
+            self.by_key.insert((tx.lane.signer, key.clone()), tx.id);
+        }
+        self.waiting.insert((tx.lane, tx.order));
+        self.txs.insert(tx.id, StoredTx { tx, phase: Phase::Waiting });
+    }
+
+    /// Takes a transaction out of the tables of its phase, before it is put into those of another.
+    pub(super) fn leave_phase(&mut self, id: TxId) {
+        let Some(StoredTx { tx, phase }) = self.txs.get(&id) else { return };
+        match (phase, tx.status.slot) {
+            (Phase::Waiting, _) => {
+                self.waiting.remove(&(tx.lane, tx.order));
+            }
+            (Phase::Bound, Some(slot)) => {
+                self.bound.remove(&(tx.lane, slot));
+            }
+            (Phase::Bound, None) | (Phase::Done, _) => {}
+        }
+    }
+
+    /// Sets a status and enters the tables of its phase.
+    pub(super) fn enter_phase(&mut self, id: TxId, status: &Status, phase: Phase) {
+        let Some(stored) = self.txs.get_mut(&id) else { return };
+        stored.tx.status = status.clone();
+        stored.phase = phase;
+        match (phase, status.slot) {
+            (Phase::Waiting, _) => {
+                self.waiting.insert((stored.tx.lane, stored.tx.order));
+            }
+            (Phase::Bound, Some(slot)) => {
+                self.bound.insert((stored.tx.lane, slot), id);
+            }
+            (Phase::Bound, None) | (Phase::Done, _) => {}
+        }
+    }
+
+    pub(super) fn insert_attempt(&mut self, lane: LaneId, attempt: &Attempt) {
+        let key = (lane, attempt.slot, attempt.ordinal);
+        self.open_attempts.insert(key);
+        self.by_hash.entry(attempt.hash).or_default().insert(key);
+        if let Some(tx) = attempt.tx {
+            self.attempts_of.entry(tx).or_default().insert(key);
+        }
+        self.attempts.insert(key, StoredAttempt { attempt: attempt.clone(), open: true });
+    }
+
+    pub(super) fn close(&mut self, lane: LaneId, slot: Slot) {
+        for (key, stored) in self.attempts.range_mut((lane, slot, 0)..=(lane, slot, u32::MAX)) {
+            stored.open = false;
+            self.open_attempts.remove(key);
+        }
+    }
+
+    pub(super) fn write_entry(&mut self, lane: LaneId, tx: Option<TxId>, at: Millis, entry: Entry) {
+        let index = self.journal.len();
+        if let Some(tx) = tx {
+            self.journal_of.entry(tx).or_default().push(index);
+        }
+        let number = i64::try_from(index).unwrap_or(i64::MAX).saturating_add(1);
+        self.journal.push(JournalRow { seq: JournalSeq(number), lane, tx, at, entry });
+    }
+
+    /// A command is accepted once, however often it is inserted.
+    pub(super) fn insert_command(&mut self, command: &Command) {
+        self.lanes.entry(command.lane).or_default();
+        if self.commands.contains_key(&command.id) {
+            return;
+        }
+        let seq = u64::try_from(self.commands.len()).unwrap_or(u64::MAX);
+        self.open_commands.insert((command.lane, seq), command.id);
+        self.commands.insert(command.id, StoredCommand { seq, command: command.clone(), done: false });
+    }
+
+    pub(super) fn finish_command(&mut self, id: CommandId) {
+        if let Some(stored) = self.commands.get_mut(&id) {
+            stored.done = true;
+            self.open_commands.remove(&(stored.command.lane, stored.seq));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Admission: one row per signer and key, for ever.
+
+use landfall_core::ports::store::Admission;
+use landfall_core::request::NewTransaction;
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, QueueOrder, RequestId, TxId};
+use rusqlite::{Connection, Params, params};
+
+use super::error::Fault;
+use super::rows::{self, bits, phase_code, state_code};
+use super::scope::Scope;
+use crate::rules::{self, Phase};
+
+/// Stores a transaction and its first journal entry, or says what is there already.
+pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admission, Fault> {
+    // A lane is made only by an admission that is new: a replay writes nothing.
+    if scope.lane(new.lane)?.is_none()
+        && let Some(known) = known(scope, new)?
+    {
+        return Ok(known);
+    }
+    let lane = scope.lane_or_new(new.lane)?;
+    let tx = rules::admitted(new, QueueOrder(0));
+    let inserted = scope
+        .db
+        .prepare_cached(
+            "INSERT INTO tx (id, namespace, account, lane, request_id, phase, state, slot, request, status)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            new.id.0.as_bytes(),
+            scope.namespace,
+            lane.account,
+            lane.lane,
+            new.request.request_id.as_ref().map(RequestId::as_str),
+            phase_code(Phase::Waiting),
+            state_code(tx.status.state),
+            serde_json::to_string(&new.request)?,
+            serde_json::to_string(&tx.status)?,
+        ])?;
+    if inserted == 0 {
+        return known(scope, new)?.ok_or_else(|| {
+            Fault::corrupt("tx", format!("{} is refused as known but cannot be found", new.id))
+        });
+    }
+    let order = scope.db.last_insert_rowid();
+    scope
+        .db
+        .prepare_cached(
+            "INSERT INTO journal (lane, tx, at, entry) VALUES (?1, ?2, ?3, '{\"type\":\"accepted\"}')",
+        )?
+        .execute(params![lane.lane, order, bits(new.request.accepted_at.0)])?;
+    Ok(Admission::New(Transaction { order: QueueOrder(order), ..tx }))
+}
+
+/// What the store already has under the admission's key or id.
+fn known(scope: &Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+    let by_key = match &new.request.request_id {
+        Some(key) => by_request(scope.db, scope.namespace, new.lane.signer, key)?,
+        None => None,
+    };
+    if let Some(existing) = by_key {
+        return Ok(Some(if rules::asks_the_same(&existing, new) {
+            Admission::Replay(existing)
+        } else {
+            Admission::Conflict(existing.id)
+        }));
+    }
+    match by_id(scope.db, scope.namespace, new.id)? {
+        None => Ok(None),
+        Some(existing) if rules::is_again(&existing, new) => Ok(Some(Admission::Replay(existing))),
+        Some(existing) => Err(Fault::Refused(rules::id_taken(existing.id))),
+    }
+}
+
+/// The transaction of an id.
+pub(super) fn by_id(db: &Connection, namespace: i64, id: TxId) -> Result<Option<Transaction>, Fault> {
+    one(db, "tx.id = ?1 AND tx.namespace = ?2", params![id.0.as_bytes(), namespace])
+}
+
+/// The transaction of a signer's key.
+pub(super) fn by_request(
+    db: &Connection,
+    namespace: i64,
+    signer: Account,
+    request: &RequestId,
+) -> Result<Option<Transaction>, Fault> {
+    one(
+        db,
+        "tx.request_id = ?3 AND tx.account =
+            (SELECT id FROM account WHERE namespace = ?1 AND address = ?2)",
+        params![namespace, signer.0.as_slice(), request.as_str()],
+    )
+}
+
+fn one(db: &Connection, which: &str, params: impl Params) -> Result<Option<Transaction>, Fault> {
+    let sql = format!("SELECT {} FROM {} WHERE {which}", rows::TX_COLUMNS, rows::TX_TABLES);
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut found = statement.query(params)?;
+    found.next()?.map(rows::tx).transpose()
+}

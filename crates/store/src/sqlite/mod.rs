@@ -1,0 +1,183 @@
+//! The SQLite adapter: everything in one file, written by one thread, used by one process.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `open` | who may open the file, and what is said when it cannot be used |
+//! | `schema`, `migrations/` | tables and their versions |
+//! | `writer`, `scope` | the thread that writes, and what a write works in |
+//! | `group`, `admit`, `commit`, `leases` | writes |
+//! | `readers`, `reads/` | connections that read, and the look-ups |
+//! | `rows`, `error` | columns to values, failures to sentences |
+//!
+//! The write-ahead log is synced by every commit, so what was answered is on disk. Leases need no clock: the file's
+//! lock is held for the life of the process.
+
+mod admit;
+mod commit;
+mod error;
+mod group;
+mod leases;
+mod open;
+mod readers;
+mod reads;
+mod rows;
+mod schema;
+mod scope;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use landfall_core::journal::JournalRow;
+use landfall_core::ports::store::{
+    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
+    Write, WriteError, Written,
+};
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
+
+pub use open::{OpenError, Options};
+use readers::Readers;
+use writer::Writer;
+
+/// A store in one SQLite file. Clones are handles to the same one; the file is closed with the last of them.
+#[derive(Clone)]
+pub struct Sqlite {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: PathBuf,
+    readers: Arc<Readers>,
+    writer: Writer,
+}
+
+impl Sqlite {
+    /// Opens or makes the file that a path or an `sqlite:` URL names, for one namespace. It blocks for a moment.
+    pub fn open(location: &str, namespace: &Namespace, options: &Options) -> Result<Self, OpenError> {
+        let file = open::resolve(&open::file_of(location)?)?;
+        let side = open::open(&file, namespace, options)?;
+        let readers = Readers::new(&file, side.namespace, options.readers);
+        let writer = Writer::start(side)
+            .map_err(|error| OpenError::Failed { file: file.clone(), detail: error.to_string() })?;
+        Ok(Self { inner: Arc::new(Inner { file, readers, writer }) })
+    }
+}
+
+#[async_trait]
+impl Log for Sqlite {
+    async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
+        let count = writes.len();
+        match self.inner.writer.run(move |side| group::write(side, &writes)).await {
+            Ok(answers) => answers,
+            Err(none) => (0..count).map(|_| Err(none.to_write_error())).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Leases for Sqlite {
+    async fn open_session(&self, session: SessionId, node: &str, _lasting: Duration) -> Result<(), Error> {
+        let node = node.to_owned();
+        let work = move |scope: &mut scope::Scope<'_>| leases::open_session(scope, session, &node);
+        self.inner.writer.transaction("open a session", work).await
+    }
+
+    async fn renew_session(&self, session: SessionId, _lasting: Duration) -> Result<bool, Error> {
+        let work = move |scope: &mut scope::Scope<'_>| leases::is_open(scope, session);
+        self.inner.writer.transaction("renew a session", work).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), Error> {
+        let work = move |scope: &mut scope::Scope<'_>| leases::close_session(scope, session);
+        self.inner.writer.transaction("close a session", work).await
+    }
+
+    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
+        let work = move |scope: &mut scope::Scope<'_>| leases::acquire(scope, lane, session);
+        self.inner.writer.transaction("acquire a lane", work).await
+    }
+
+    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
+        let work = move |scope: &mut scope::Scope<'_>| leases::release(scope, lane, session, token);
+        self.inner.writer.transaction("release a lane", work).await
+    }
+}
+
+#[async_trait]
+impl Reads for Sqlite {
+    async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error> {
+        self.inner.readers.read("load a lane", move |look| reads::lanes::load(look, lane)).await
+    }
+
+    async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
+        let look = move |look: &readers::Look<'_>| reads::lanes::waiting(look, lane, limit);
+        self.inner.readers.read("read what waits", look).await
+    }
+
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+        let look = move |look: &readers::Look<'_>| reads::lanes::commands(look, lane, limit);
+        self.inner.readers.read("read commands", look).await
+    }
+
+    async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {
+        self.inner.readers.read("find lanes with work", reads::lanes::with_work).await
+    }
+
+    async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error> {
+        self.inner.readers.read("read a transaction", move |look| reads::txs::by_id(look, id)).await
+    }
+
+    async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
+        let request = request.clone();
+        let look = move |look: &readers::Look<'_>| reads::txs::by_request(look, signer, &request);
+        self.inner.readers.read("read a transaction", look).await
+    }
+
+    async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
+        let query = query.clone();
+        self.inner.readers.read("list transactions", move |look| reads::txs::list(look, &query)).await
+    }
+
+    async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error> {
+        self.inner.readers.read("read a journal", move |look| reads::journal::of_tx(look, tx)).await
+    }
+
+    async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error> {
+        let look = move |look: &readers::Look<'_>| reads::journal::after(look, after, limit);
+        self.inner.readers.read("read the journal", look).await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {
+        self.inner.readers.read("list lanes", reads::lanes::summaries).await
+    }
+
+    async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error> {
+        self.inner.readers.read("read a lane", move |look| reads::lanes::one(look, lane)).await
+    }
+
+    async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
+        self.inner.readers.read("read a chain", move |look| reads::lanes::chain(look, chain)).await
+    }
+
+    /// Commits one small row: whatever would stop an admission stops this too.
+    async fn writable(&self) -> Result<(), Error> {
+        if !self.inner.file.exists() {
+            return Err(Error::Unusable(format!(
+                "the database {} was removed while it is in use, so what is written now would be lost. Stop, and \
+                 put the file back or restore a backup",
+                self.inner.file.display()
+            )));
+        }
+        let probe = |scope: &mut scope::Scope<'_>| {
+            scope
+                .db
+                .prepare_cached("UPDATE namespace SET probes = probes + 1 WHERE id = ?1")?
+                .execute([scope.namespace])?;
+            Ok(())
+        };
+        self.inner.writer.transaction("store a probe", probe).await
+    }
+}

@@ -1,0 +1,276 @@
+//! Opening the file: who may, whether it is ours, and a plain sentence when it cannot be used.
+//!
+//! Nothing is changed before it is known that the file is ours and not newer than this program.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use landfall_core::Namespace;
+use landfall_core::ports::store;
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+
+use super::schema::{self, Identity};
+use super::scope::LaneKeys;
+use super::writer::WriteSide;
+
+/// How long a connection waits for a lock that another program holds on the file.
+pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
+
+/// A file up to this size is read through when it is opened; a larger one is checked as it is used.
+const CHECKED_UP_TO_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How the adapter uses the file.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Connections for reading.
+    pub readers: usize,
+    /// The most pages of 4 KB the file may grow to; writes beyond it fail as on a full disk.
+    pub max_pages: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { readers: 4, max_pages: None }
+    }
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{text:?} does not name a database file. Write a path, or a URL like sqlite://landfall.db")]
+    BadLocation { text: String },
+    #[error(
+        "the database {} is open in another Landfall. Two at once would send for the same accounts, so this one does not start. \
+         Stop the other one, or give this one a file of its own", .file.display()
+    )]
+    InUse { file: PathBuf },
+    #[error(
+        "the folder {} does not exist, so the database {} cannot be made in it. Create the folder, or correct the path",
+        .folder.display(), .file.display()
+    )]
+    NoFolder { file: PathBuf, folder: PathBuf },
+    #[error(
+        "the database {} has schema version {found}, and this Landfall knows versions up to {known}. It was written by a newer \
+         Landfall and was left as it is. Use that one, or restore a backup from before the upgrade", .file.display()
+    )]
+    NewerSchema { file: PathBuf, found: u32, known: u32 },
+    #[error(
+        "{} is not a Landfall database: {detail}. It was left as it is. Correct the path, or move the file away to start with an \
+         empty database", .file.display()
+    )]
+    NotOurs { file: PathBuf, detail: &'static str },
+    #[error(
+        "the database {} is damaged ({detail}). It was left as it is. Keep a copy of it and restore a backup", .file.display()
+    )]
+    Damaged { file: PathBuf, detail: String },
+    #[error(
+        "the database {} cannot be written ({detail}), so no transaction could be stored. Make the file and its folder writable \
+         for the user that runs Landfall", .file.display()
+    )]
+    ReadOnly { file: PathBuf, detail: String },
+    #[error(
+        "the disk that holds the database {} is full ({detail}), so no transaction could be stored. Free some space and start \
+         again", .file.display()
+    )]
+    DiskFull { file: PathBuf, detail: String },
+    #[error("the database {} cannot be opened: {detail}. Nothing in it was changed", .file.display())]
+    Failed { file: PathBuf, detail: String },
+}
+
+impl From<OpenError> for store::Error {
+    fn from(error: OpenError) -> Self {
+        Self::Unusable(error.to_string())
+    }
+}
+
+/// The file a path or URL names.
+pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
+    let path = location.strip_prefix("sqlite://").or_else(|| location.strip_prefix("sqlite:"));
+    let path = path.unwrap_or(location);
+    let bad = path.is_empty() || path.starts_with(":memory:") || path.contains("://") || path.ends_with('/');
+    if bad { Err(OpenError::BadLocation { text: location.to_owned() }) } else { Ok(PathBuf::from(path)) }
+}
+
+/// Opens the file for writing, alone, at the newest schema.
+pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Result<WriteSide, OpenError> {
+    let file = resolve(file)?;
+    let lock = lock(&file)?;
+    let known = |error: rusqlite::Error| from_sql(&file, &error);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(&file, flags).map_err(known)?;
+    let version = check(&db, &file)?;
+    tune_writer(&db, options).map_err(known)?;
+    schema::migrate(&mut db, version).map_err(known)?;
+    let namespace = enter(&mut db, namespace).map_err(known)?;
+    Ok(WriteSide { db, namespace, known: LaneKeys::new(), lock })
+}
+
+/// The file's real name, so that two names of one file meet at one lock.
+pub(super) fn resolve(file: &Path) -> Result<PathBuf, OpenError> {
+    if file.is_dir() {
+        return Err(OpenError::NotOurs { file: file.to_owned(), detail: "it is a folder" });
+    }
+    if let Ok(real) = file.canonicalize() {
+        return Ok(real);
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = file.file_name().ok_or_else(|| OpenError::BadLocation { text: file.display().to_string() })?;
+    match folder.canonicalize() {
+        Ok(real) => Ok(real.join(name)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(OpenError::NoFolder { file: file.to_owned(), folder: folder.to_owned() })
+        }
+        Err(error) => Err(from_io(file, &error)),
+    }
+}
+
+/// Takes the lock that stands for all leases: held by one process at a time, and given up by the operating system
+/// however that process ends.
+fn lock(file: &Path) -> Result<File, OpenError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = File::options().create(true).truncate(false).write(true).open(PathBuf::from(name));
+    let lock = lock.map_err(|error| from_io(file, &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: file.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(from_io(file, &error)),
+    }
+}
+
+/// Is the file ours, whole, writable and of a version we know? Reads only.
+fn check(db: &Connection, file: &Path) -> Result<u32, OpenError> {
+    let known = |error: rusqlite::Error| from_sql(file, &error);
+    db.busy_timeout(BUSY_LIMIT).map_err(known)?;
+    let identity = schema::identify(db).map_err(known)?;
+    if db.is_readonly("main").map_err(known)? {
+        return Err(OpenError::ReadOnly {
+            file: file.to_owned(),
+            detail: "the file is write-protected".into(),
+        });
+    }
+    let version = match identity {
+        Identity::Empty => return Ok(0),
+        Identity::Foreign => {
+            let detail = "it holds tables of another program";
+            return Err(OpenError::NotOurs { file: file.to_owned(), detail });
+        }
+        Identity::Ours(version) => version,
+    };
+    if version > schema::newest() {
+        return Err(OpenError::NewerSchema {
+            file: file.to_owned(),
+            found: version,
+            known: schema::newest(),
+        });
+    }
+    if file.metadata().is_ok_and(|data| data.len() <= CHECKED_UP_TO_BYTES) {
+        let verdict: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(known)?;
+        if verdict != "ok" {
+            return Err(OpenError::Damaged { file: file.to_owned(), detail: verdict });
+        }
+    }
+    Ok(version)
+}
+
+/// Settings of the connection that writes.
+fn tune_writer(db: &Connection, options: &Options) -> rusqlite::Result<()> {
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // A commit that was answered survives a loss of power.
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "foreign_keys", true)?;
+    // The log is moved into the file every 32 MB, and the log's file is cut back to twice that.
+    db.pragma_update(None, "wal_autocheckpoint", 8_192)?;
+    db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    db.pragma_update(None, "cache_size", -64 * 1024)?;
+    // No memory map: through it a disk error would end the process instead of being an error.
+    db.pragma_update(None, "mmap_size", 0)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    if let Some(pages) = options.max_pages {
+        db.pragma_update(None, "max_page_count", pages)?;
+    }
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Settings of a connection that reads.
+pub(super) fn tune_reader(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "query_only", true)?;
+    db.pragma_update(None, "cache_size", -16 * 1024)?;
+    db.pragma_update(None, "mmap_size", 0)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Finds or makes the namespace, and ends every session of earlier processes: the lock says they are gone.
+fn enter(db: &mut Connection, namespace: &Namespace) -> rusqlite::Result<i64> {
+    let open = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    open.execute("INSERT INTO namespace (name) VALUES (?1) ON CONFLICT DO NOTHING", params![namespace.0])?;
+    let id =
+        open.query_row("SELECT id FROM namespace WHERE name = ?1", params![namespace.0], |row| row.get(0))?;
+    open.execute("UPDATE lane SET session = NULL WHERE session IS NOT NULL", [])?;
+    open.execute("DELETE FROM session", [])?;
+    open.commit()?;
+    Ok(id)
+}
+
+fn from_io(file: &Path, error: &io::Error) -> OpenError {
+    let file = file.to_owned();
+    let detail = error.to_string();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            OpenError::ReadOnly { file, detail }
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => OpenError::DiskFull { file, detail },
+        _ => OpenError::Failed { file, detail },
+    }
+}
+
+fn from_sql(file: &Path, error: &rusqlite::Error) -> OpenError {
+    let file = file.to_owned();
+    let detail = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotOurs { file, detail: "it is not an SQLite file" },
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { file, detail },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => OpenError::ReadOnly { file, detail },
+        Some(ErrorCode::DiskFull) => OpenError::DiskFull { file, detail },
+        _ => OpenError::Failed { file, detail },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_path_or_an_sqlite_url() {
+        assert_eq!(file_of("a.db").unwrap(), Path::new("a.db"));
+        assert_eq!(file_of("sqlite://a.db").unwrap(), Path::new("a.db"));
+        assert_eq!(file_of("sqlite:///var/a.db").unwrap(), Path::new("/var/a.db"));
+        assert_eq!(file_of("sqlite:a.db").unwrap(), Path::new("a.db"));
+        for bad in ["", "sqlite://", ":memory:", "postgres://host/db", "folder/"] {
+            assert!(matches!(file_of(bad), Err(OpenError::BadLocation { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_told_as_what_it_means() {
+        let file = Path::new("a.db");
+        let refused = from_io(file, &io::ErrorKind::ReadOnlyFilesystem.into());
+        assert!(matches!(refused, OpenError::ReadOnly { .. }));
+        let full = from_io(file, &io::ErrorKind::StorageFull.into());
+        assert!(matches!(full, OpenError::DiskFull { .. }));
+        let read_only = rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY_DIRECTORY),
+            None,
+        );
+        assert!(matches!(from_sql(file, &read_only), OpenError::ReadOnly { .. }));
+    }
+}

@@ -1,0 +1,137 @@
+//! Lanes: what an owner loads to go on, which of them have work, and what people see.
+
+use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
+use landfall_core::transaction::Transaction;
+use landfall_core::{ChainId, LaneId, LaneVersion, Token};
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::all;
+use crate::sqlite::error::Fault;
+use crate::sqlite::readers::Look;
+use crate::sqlite::rows::{self, bits, column, number};
+use crate::sqlite::scope::find_lane;
+
+/// Everything a lane's owner needs. An unknown lane is an empty one.
+pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecord, Fault> {
+    let Some(key) = find_lane(look.db, look.namespace, lane)? else {
+        return Ok(LaneRecord {
+            lane,
+            token: Token(0),
+            version: LaneVersion(0),
+            row: LaneRow::default(),
+            bound: Vec::new(),
+            attempts: Vec::new(),
+        });
+    };
+    let (token, version, details): (i64, i64, String) = look
+        .db
+        .prepare_cached("SELECT token, version, details FROM lane WHERE id = ?1")?
+        .query_row([key.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let bound =
+        format!("SELECT {} FROM {} WHERE tx.lane = ?1 AND tx.phase = 1", rows::TX_COLUMNS, rows::TX_TABLES);
+    let mut bound = all(look.db, &bound, [key.lane], rows::tx)?;
+    bound.sort_by_key(|tx| tx.status.slot);
+    let attempts = format!(
+        "SELECT {} FROM {} WHERE attempt.lane = ?1 AND attempt.open = 1",
+        rows::ATTEMPT_COLUMNS,
+        rows::ATTEMPT_TABLES
+    );
+    let mut attempts = all(look.db, &attempts, [key.lane], rows::attempt)?;
+    attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
+    Ok(LaneRecord {
+        lane,
+        token: Token(number(token)),
+        version: LaneVersion(number(version)),
+        row: rows::lane_row(&details)?,
+        bound,
+        attempts,
+    })
+}
+
+/// The oldest waiting transactions of a lane.
+pub(in crate::sqlite) fn waiting(
+    look: &Look<'_>,
+    lane: LaneId,
+    limit: u32,
+) -> Result<Vec<Transaction>, Fault> {
+    let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
+    let sql = format!(
+        "SELECT {} FROM {} WHERE tx.lane = ?1 AND tx.phase = 0 ORDER BY tx.ord LIMIT ?2",
+        rows::TX_COLUMNS,
+        rows::TX_TABLES
+    );
+    all(look.db, &sql, params![key.lane, limit], rows::tx)
+}
+
+/// The commands of a lane that were not applied yet, oldest first.
+pub(in crate::sqlite) fn commands(look: &Look<'_>, lane: LaneId, limit: u32) -> Result<Vec<Command>, Fault> {
+    let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
+    let sql = "SELECT id, at, kind FROM command WHERE lane = ?1 AND done = 0 ORDER BY seq LIMIT ?2";
+    all(look.db, sql, params![key.lane, limit], |row| rows::command(row, lane))
+}
+
+/// Lanes that something is to be done for: a few index probes per lane, however many transactions there are.
+///
+/// An open attempt counts although its transaction may have ended, or be none's (a no-op that fills a slot): until
+/// its slot is settled somebody must watch it.
+pub(in crate::sqlite) fn with_work(look: &Look<'_>) -> Result<Vec<LaneId>, Fault> {
+    let sql = "SELECT lane.chain, account.address FROM account JOIN lane ON lane.account = account.id
+         WHERE account.namespace = ?1 AND (
+            EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 0)
+            OR EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
+            OR EXISTS (SELECT 1 FROM attempt WHERE attempt.lane = lane.id AND attempt.open = 1)
+            OR EXISTS (SELECT 1 FROM command WHERE command.lane = lane.id AND command.done = 0))";
+    let mut lanes = all(look.db, sql, [look.namespace], |row| rows::lane(row.get(0)?, column(row, 1)?))?;
+    lanes.sort_unstable();
+    Ok(lanes)
+}
+
+const SUMMARY: &str = "SELECT lane.chain, account.address, lane.token, lane.version, lane.details,
+        session.id, session.node,
+        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 0),
+        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
+     FROM account JOIN lane ON lane.account = account.id
+     LEFT JOIN session ON session.namespace = account.namespace AND session.id = lane.session
+     WHERE account.namespace = ?1";
+
+fn summary(row: &Row<'_>) -> Result<LaneSummary, Fault> {
+    let session: Option<&[u8]> = column(row, 5)?;
+    let node: Option<String> = row.get(6)?;
+    let owner = match (node, session) {
+        (Some(node), Some(session)) => Some((node, rows::session(session)?)),
+        _ => None,
+    };
+    Ok(LaneSummary {
+        lane: rows::lane(row.get(0)?, column(row, 1)?)?,
+        token: Token(number(row.get(2)?)),
+        version: LaneVersion(number(row.get(3)?)),
+        owner,
+        row: rows::lane_row(column(row, 4)?)?,
+        waiting: number(row.get(7)?),
+        bound: number(row.get(8)?),
+    })
+}
+
+/// Every lane, as people see it.
+pub(in crate::sqlite) fn summaries(look: &Look<'_>) -> Result<Vec<LaneSummary>, Fault> {
+    let mut lanes = all(look.db, SUMMARY, [look.namespace], summary)?;
+    lanes.sort_by_key(|lane| lane.lane);
+    Ok(lanes)
+}
+
+/// One lane, as people see it.
+pub(in crate::sqlite) fn one(look: &Look<'_>, lane: LaneId) -> Result<Option<LaneSummary>, Fault> {
+    let sql = format!("{SUMMARY} AND account.address = ?2 AND lane.chain = ?3");
+    let params = params![look.namespace, lane.signer.0.as_slice(), bits(lane.chain.0)];
+    Ok(all(look.db, &sql, params, summary)?.pop())
+}
+
+/// What is remembered of a chain.
+pub(in crate::sqlite) fn chain(look: &Look<'_>, chain: ChainId) -> Result<Option<ChainRecord>, Fault> {
+    let record: Option<String> = look
+        .db
+        .prepare_cached("SELECT record FROM chain WHERE namespace = ?1 AND chain = ?2")?
+        .query_row(params![look.namespace, bits(chain.0)], |row| row.get(0))
+        .optional()?;
+    record.map(|text| rows::json("chain.record", &text)).transpose()
+}

@@ -1,0 +1,77 @@
+//! What a write works in: the open database transaction, the namespace, and the lanes' row numbers.
+//!
+//! Lanes are few and asked for by every write, so their numbers are remembered. The memory is dropped whenever a
+//! transaction is rolled back, since a lane it made is then gone.
+
+use std::collections::BTreeMap;
+
+use landfall_core::LaneId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::error::Fault;
+use super::rows::bits;
+
+/// The row numbers of a lane and of its account.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneKey {
+    pub(super) lane: i64,
+    pub(super) account: i64,
+}
+
+/// Row numbers that were looked up before.
+pub(super) type LaneKeys = BTreeMap<LaneId, LaneKey>;
+
+/// One write's view of the database.
+pub(super) struct Scope<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) namespace: i64,
+    pub(super) known: &'a mut LaneKeys,
+}
+
+impl Scope<'_> {
+    /// The lane's numbers, if it is known.
+    pub(super) fn lane(&mut self, lane: LaneId) -> Result<Option<LaneKey>, Fault> {
+        if let Some(key) = self.known.get(&lane) {
+            return Ok(Some(*key));
+        }
+        let found = find_lane(self.db, self.namespace, lane)?;
+        if let Some(key) = found {
+            self.known.insert(lane, key);
+        }
+        Ok(found)
+    }
+
+    /// The lane's numbers; a lane that was never heard of gets its row, with token and version 0.
+    pub(super) fn lane_or_new(&mut self, lane: LaneId) -> Result<LaneKey, Fault> {
+        if let Some(key) = self.lane(lane)? {
+            return Ok(key);
+        }
+        let address = lane.signer.0.as_slice();
+        self.db
+            .prepare_cached(
+                "INSERT INTO account (namespace, address) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![self.namespace, address])?;
+        self.db
+            .prepare_cached(
+                "INSERT INTO lane (account, chain)
+                 SELECT id, ?3 FROM account WHERE namespace = ?1 AND address = ?2",
+            )?
+            .execute(params![self.namespace, address, bits(lane.chain.0)])?;
+        self.lane(lane)?.ok_or_else(|| Fault::corrupt("lane", format!("lane {lane} was not kept")))
+    }
+}
+
+/// The lane's numbers, as the file has them.
+pub(super) fn find_lane(db: &Connection, namespace: i64, lane: LaneId) -> Result<Option<LaneKey>, Fault> {
+    let found = db
+        .prepare_cached(
+            "SELECT lane.id, account.id FROM account JOIN lane ON lane.account = account.id
+             WHERE account.namespace = ?1 AND account.address = ?2 AND lane.chain = ?3",
+        )?
+        .query_row(params![namespace, lane.signer.0.as_slice(), bits(lane.chain.0)], |row| {
+            Ok(LaneKey { lane: row.get(0)?, account: row.get(1)? })
+        })
+        .optional()?;
+    Ok(found)
+}

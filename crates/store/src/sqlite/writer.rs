@@ -1,0 +1,161 @@
+//! The one thread that writes. It owns the write connection and the file's lock, takes jobs from a bounded channel
+//! and ends when the last handle is dropped, after moving the write-ahead log into the file.
+
+use std::fs::File;
+use std::thread::JoinHandle;
+
+use landfall_core::ports::store::{self, WriteError};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::Fault;
+use super::group;
+use super::scope::{LaneKeys, Scope};
+
+/// Jobs that may wait for the writer; a caller that finds it full waits its turn.
+const QUEUE: usize = 256;
+
+/// What the writer thread owns.
+pub(super) struct WriteSide {
+    pub(super) db: Connection,
+    pub(super) namespace: i64,
+    pub(super) known: LaneKeys,
+    /// Held until everything else is closed: it is what keeps other processes out.
+    pub(super) lock: File,
+}
+
+type Job = Box<dyn FnOnce(&mut WriteSide) + Send>;
+
+/// The handle to the writer thread.
+pub(super) struct Writer {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a job has no answer.
+pub(super) enum NoAnswer {
+    /// It was never begun.
+    NotBegun,
+    /// It may or may not have been done.
+    Lost,
+}
+
+impl Writer {
+    pub(super) fn start(side: WriteSide) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("landfall-store-writer".to_owned())
+            .spawn(move || run(side, queue))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs a job on the writer thread.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut WriteSide) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |side| {
+            // A caller that no longer waits loses its answer, not its write.
+            if answer.send(job(side)).is_err() {
+                tracing::debug!("nobody waits for the answer to a write any more");
+            }
+        });
+        let jobs = self.jobs.as_ref().ok_or(NoAnswer::NotBegun)?;
+        jobs.send(job).await.map_err(|_| NoAnswer::NotBegun)?;
+        answered.await.map_err(|_| NoAnswer::Lost)
+    }
+
+    /// Runs one small write as a database transaction of its own.
+    pub(super) async fn transaction<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&mut Scope<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, store::Error> {
+        let done = self.run(move |side| transaction(side, doing, work)).await;
+        done.unwrap_or_else(|none| Err(none.into_error(doing)))
+    }
+}
+
+fn transaction<T>(
+    side: &mut WriteSide,
+    doing: &'static str,
+    work: impl FnOnce(&mut Scope<'_>) -> Result<T, Fault>,
+) -> Result<T, store::Error> {
+    let WriteSide { db, namespace, known, .. } = side;
+    let open = group::begin(db).map_err(|error| plain(error, doing))?;
+    match work(&mut Scope { db: &open, namespace: *namespace, known }) {
+        Ok(value) => {
+            group::finish(open, known).map_err(|error| plain(error, doing))?;
+            Ok(value)
+        }
+        Err(fault) => {
+            drop(open);
+            known.clear();
+            Err(fault.into_error(doing))
+        }
+    }
+}
+
+fn plain(error: WriteError, doing: &'static str) -> store::Error {
+    match error {
+        WriteError::Failed(error) => error,
+        other @ (WriteError::Unknown(_) | WriteError::Fenced { .. }) => {
+            store::Error::Failed { doing, text: other.to_string() }
+        }
+    }
+}
+
+impl NoAnswer {
+    fn text(&self) -> &'static str {
+        match self {
+            Self::NotBegun => {
+                "the thread that writes the database has stopped, so nothing can be stored. Restart the process"
+            }
+            Self::Lost => {
+                "the thread that writes the database stopped half-way, so it is not known what was stored. \
+                 Restart the process"
+            }
+        }
+    }
+
+    pub(super) fn into_error(self, doing: &'static str) -> store::Error {
+        match self {
+            Self::NotBegun => store::Error::Unusable(self.text().to_owned()),
+            Self::Lost => store::Error::Failed { doing, text: self.text().to_owned() },
+        }
+    }
+
+    pub(super) fn to_write_error(&self) -> WriteError {
+        match self {
+            Self::NotBegun => WriteError::Failed(store::Error::Unusable(self.text().to_owned())),
+            Self::Lost => WriteError::Unknown(self.text().to_owned()),
+        }
+    }
+}
+
+fn run(mut side: WriteSide, mut queue: mpsc::Receiver<Job>) {
+    while let Some(job) = queue.blocking_recv() {
+        job(&mut side);
+    }
+    let WriteSide { db, lock, .. } = side;
+    if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+        tracing::warn!(%error, "the write-ahead log stays beside the database; the next start reads it");
+    }
+    if let Err((_, error)) = db.close() {
+        tracing::warn!(%error, "the database was not closed in order; nothing committed is lost");
+    }
+    drop(lock);
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Without senders the thread ends; it is waited for, so that the file can be opened again at once.
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the database ended in a panic");
+        }
+    }
+}

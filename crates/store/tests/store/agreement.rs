@@ -1,0 +1,249 @@
+//! Random sequences of operations have the same answers on memory and on SQLite, to the number.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use landfall_core::attempt::SendHints;
+use landfall_core::journal::{Entry, NewEntry};
+use landfall_core::ports::store::{
+    CommandKind, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
+};
+use landfall_core::transaction::TxState;
+use landfall_core::{ChainId, JournalSeq, LaneVersion, Millis, Slot, Token};
+use proptest::prelude::*;
+
+use crate::fixtures::*;
+use crate::world::World;
+
+/// Lanes of the test: signer 1 on two chains, and signer 2.
+const LANES: [(u64, u8); 3] = [(1, 1), (2, 1), (1, 2)];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Group(Vec<Draft>),
+    Open(u64),
+    Close(u64),
+    Acquire(usize, u64),
+    Release(usize, u64),
+}
+
+#[derive(Debug, Clone)]
+enum Draft {
+    /// Id, content, lane, key.
+    Admit(u64, u64, usize, Option<u8>),
+    Turn(Turn),
+    Command(u64, usize),
+}
+
+/// A commit in small numbers; token and version are the lane's, now and then one off.
+#[derive(Debug, Clone)]
+struct Turn {
+    lane: usize,
+    stale: Option<bool>,
+    updates: Vec<(u64, usize, Option<u64>)>,
+    attempts: Vec<(u64, u32, Option<u64>)>,
+    hints: Vec<(u64, u32)>,
+    closed: Vec<u64>,
+    entries: Vec<Option<u64>>,
+    done: Vec<u64>,
+}
+
+fn lane_number() -> impl Strategy<Value = usize> {
+    0..LANES.len()
+}
+
+fn turn_strategy() -> impl Strategy<Value = Turn> {
+    let few = 0..3usize;
+    let tx = 0..6u64;
+    let slot = 0..4u64;
+    (
+        lane_number(),
+        proptest::option::weighted(0.1, any::<bool>()),
+        proptest::collection::vec((tx.clone(), 0..11usize, proptest::option::of(slot.clone())), few.clone()),
+        proptest::collection::vec((slot.clone(), 0..3u32, proptest::option::of(tx.clone())), 0..2),
+        proptest::collection::vec((slot.clone(), 0..2u32), 0..2),
+        proptest::collection::vec(slot, 0..2),
+        proptest::collection::vec(proptest::option::of(tx), few),
+        proptest::collection::vec(0..3u64, 0..2),
+    )
+        .prop_map(|(lane, stale, updates, attempts, hints, closed, entries, done)| Turn {
+            lane,
+            stale,
+            updates,
+            attempts,
+            hints,
+            closed,
+            entries,
+            done,
+        })
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    prop_oneof![
+        3 => (0..6u64, 0..4u64, lane_number(), proptest::option::of(0..3u8))
+            .prop_map(|(id, content, lane, key)| Draft::Admit(id, content, lane, key)),
+        6 => turn_strategy().prop_map(Draft::Turn),
+        1 => (0..3u64, lane_number()).prop_map(|(id, lane)| Draft::Command(id, lane)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => proptest::collection::vec(draft(), 1..5).prop_map(Step::Group),
+        1 => (1..3u64).prop_map(Step::Open),
+        1 => (1..3u64).prop_map(Step::Close),
+        4 => (lane_number(), 1..3u64).prop_map(|(lane, by)| Step::Acquire(lane, by)),
+        1 => (lane_number(), 1..3u64).prop_map(|(lane, by)| Step::Release(lane, by)),
+    ]
+}
+
+fn lane_of(number: usize) -> landfall_core::LaneId {
+    let (chain, signer) = LANES[number];
+    lane_on(chain, signer)
+}
+
+async fn commit_of(store: &dyn Store, draft: &Turn) -> LaneCommit {
+    let lane = lane_of(draft.lane);
+    let now = store.load_lane(lane).await.unwrap();
+    let token = if draft.stale == Some(true) { Token(now.token.0 + 1) } else { now.token };
+    let version = if draft.stale == Some(false) { now.version.0 + 1 } else { now.version.0 };
+    let mut commit = turn(lane, token, version);
+    commit.row.cursor = Some(Slot(version));
+    for (tx, state, slot) in &draft.updates {
+        commit.txs.push(update(*tx, TxState::ALL[*state], *slot));
+    }
+    for (slot, ordinal, tx) in &draft.attempts {
+        commit.attempts.push(attempt(*slot, *ordinal, *tx));
+    }
+    for (slot, ordinal) in &draft.hints {
+        let hints = SendHints { sends: 3, ..SendHints::default() };
+        commit.hints.push(HintUpdate { slot: Slot(*slot), ordinal: *ordinal, hints });
+    }
+    commit.closed = draft.closed.iter().map(|slot| Slot(*slot)).collect();
+    for tx in &draft.entries {
+        let entry = Entry::LaneHeld { text: "held".to_owned() };
+        commit.journal.push(NewEntry { tx: tx.map(tx_id), at: Millis(7), entry });
+    }
+    commit.commands_done = draft.done.iter().map(|id| command_id(*id)).collect();
+    commit
+}
+
+async fn write_of(store: &dyn Store, draft: &Draft) -> Write {
+    match draft {
+        Draft::Admit(id, content, lane, text) => {
+            let mut new = retried(&request(lane_of(*lane), *content), *id);
+            new.request.request_id = text.map(|text| key(&text.to_string()));
+            Write::Admit(Box::new(new))
+        }
+        Draft::Turn(turn) => Write::Lane(Box::new(commit_of(store, turn).await)),
+        Draft::Command(id, lane) => {
+            Write::Command(Box::new(command(lane_of(*lane), *id, CommandKind::Pause)))
+        }
+    }
+}
+
+/// An answer without the words of an error, which are each adapter's own.
+fn answer_text(answer: Result<Written, WriteError>) -> String {
+    match answer {
+        Ok(written) => format!("{written:?}"),
+        Err(WriteError::Fenced { lane }) => format!("fenced {lane}"),
+        Err(WriteError::Failed(_)) => "failed".to_owned(),
+        Err(WriteError::Unknown(text)) => panic!("nothing is lost here: {text}"),
+    }
+}
+
+async fn run(store: &dyn Store, step: &Step) -> String {
+    match step {
+        Step::Group(drafts) => {
+            let mut group = Vec::new();
+            for draft in drafts {
+                group.push(write_of(store, draft).await);
+            }
+            store.write(group).await.into_iter().map(answer_text).collect::<Vec<_>>().join("\n")
+        }
+        Step::Open(n) => format!("{:?}", store.open_session(session(*n), "node", LEASE).await),
+        Step::Close(n) => format!("{:?}", store.close_session(session(*n)).await),
+        Step::Acquire(lane, by) => {
+            format!("{:?}", store.acquire(lane_of(*lane), session(*by)).await.ok())
+        }
+        Step::Release(lane, by) => {
+            let token = store.load_lane(lane_of(*lane)).await.unwrap().token;
+            format!("{:?}", store.release(lane_of(*lane), session(*by), token).await)
+        }
+    }
+}
+
+/// Every look-up there is.
+async fn look(store: &dyn Store) -> String {
+    let mut text = String::new();
+    let mut add = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
+    add(&store.lanes().await.unwrap());
+    add(&store.lanes_with_work().await.unwrap());
+    add(&store.journal_after(JournalSeq(0), 1_000).await.unwrap());
+    add(&store.journal_after(JournalSeq(3), 2).await.unwrap());
+    for number in 0..LANES.len() {
+        let lane = lane_of(number);
+        add(&store.load_lane(lane).await.unwrap());
+        add(&store.waiting(lane, 3).await.unwrap());
+        add(&store.commands(lane, 2).await.unwrap());
+        add(&store.lane(lane).await.unwrap());
+    }
+    for n in 0..6 {
+        add(&store.tx(tx_id(n)).await.unwrap());
+        add(&store.journal(tx_id(n)).await.unwrap());
+    }
+    for query in queries() {
+        add(&store.txs(&query).await.unwrap());
+    }
+    text
+}
+
+fn queries() -> Vec<TxQuery> {
+    let all = TxQuery { limit: 100, ..TxQuery::default() };
+    let mut queries = vec![all.clone(), TxQuery { limit: 2, ..TxQuery::default() }];
+    for state in TxState::ALL {
+        queries.push(TxQuery { state: Some(state), ..all.clone() });
+        queries.push(TxQuery { state: Some(state), signer: Some(account(1)), limit: 1, ..all.clone() });
+    }
+    queries.push(TxQuery { signer: Some(account(1)), limit: 2, ..all.clone() });
+    queries.push(TxQuery { signer: Some(account(1)), chain: Some(ChainId(2)), ..all.clone() });
+    queries.push(TxQuery { chain: Some(ChainId(1)), before: Some(landfall_core::QueueOrder(3)), ..all.clone() });
+    for slot in 0..4 {
+        queries.push(TxQuery { hash: Some(attempt(slot, 0, None).hash), ..all.clone() });
+    }
+    queries
+}
+
+/// What must hold whatever was done.
+async fn check(store: &dyn Store) {
+    for number in 0..LANES.len() {
+        let loaded = store.load_lane(lane_of(number)).await.unwrap();
+        let slots: BTreeSet<_> = loaded.bound.iter().map(|tx| tx.status.slot).collect();
+        assert_eq!(slots.len(), loaded.bound.len(), "one live transaction per slot");
+        assert!(loaded.version == LaneVersion(0) || loaded.token > Token(0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_and_sqlite_agree_on_every_answer(steps in proptest::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let worlds = [World::memory(), World::sqlite()];
+            for n in 1..3 {
+                for world in &worlds {
+                    world.store().open_session(session(n), "node", LEASE).await.unwrap();
+                }
+            }
+            for (at, step) in steps.iter().enumerate() {
+                let memory = run(worlds[0].store(), step).await;
+                let sqlite = run(worlds[1].store(), step).await;
+                assert_eq!(memory, sqlite, "step {at}: {step:?}");
+                assert_eq!(look(worlds[0].store()).await, look(worlds[1].store()).await, "after step {at}");
+                check(worlds[1].store()).await;
+            }
+        });
+    }
+}

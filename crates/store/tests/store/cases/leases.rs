@@ -1,0 +1,101 @@
+//! Who may write a lane (L1).
+
+use landfall_core::Token;
+use landfall_core::ports::store::Acquired;
+
+use crate::fixtures::*;
+use crate::world::World;
+
+async fn two_sessions(world: &World) {
+    for n in 1..=2 {
+        world.store().open_session(session(n), &format!("node-{n}"), LEASE).await.unwrap();
+    }
+}
+
+pub(crate) async fn the_first_token_is_one_and_every_acquisition_raises_it(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    assert_eq!(acquire(store, lane(1), 1).await, Token(1));
+    assert_eq!(acquire(store, lane(1), 1).await, Token(2), "also by the same session");
+    assert_eq!(acquire(store, lane(2), 1).await, Token(1), "each lane has its own");
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().token, Token(2));
+}
+
+pub(crate) async fn a_lane_held_by_a_live_session_is_refused_to_others(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    let token = acquire(store, lane(1), 1).await;
+    let held = store.acquire(lane(1), session(2)).await.unwrap();
+    assert_eq!(held, Acquired::HeldBy { node: "node-1".to_owned(), session: session(1) });
+    commit(store, turn(lane(1), token, 0)).await.unwrap();
+    assert!(store.renew_session(session(1), LEASE).await.unwrap());
+}
+
+pub(crate) async fn a_released_lane_is_taken_by_another_with_a_higher_token(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    let token = acquire(store, lane(1), 1).await;
+    store.release(lane(1), session(1), token).await.unwrap();
+    let free = store.lane(lane(1)).await.unwrap().unwrap();
+    assert_eq!((free.owner, free.token), (None, token), "the row and the token stay");
+    assert_eq!(acquire(store, lane(1), 2).await, Token(2));
+}
+
+pub(crate) async fn a_release_under_an_old_token_releases_nothing(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    let old = acquire(store, lane(1), 1).await;
+    let token = acquire(store, lane(1), 1).await;
+    store.release(lane(1), session(1), old).await.unwrap();
+    store.release(lane(1), session(2), token).await.unwrap();
+    store.release(lane(9), session(1), token).await.unwrap();
+    let owner = store.lane(lane(1)).await.unwrap().unwrap().owner;
+    assert_eq!(owner, Some(("node-1".to_owned(), session(1))));
+}
+
+pub(crate) async fn a_closed_session_gives_its_lanes_back(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    acquire(store, lane(1), 1).await;
+    acquire(store, lane(2), 2).await;
+    store.close_session(session(1)).await.unwrap();
+    assert_eq!(acquire(store, lane(1), 2).await, Token(2));
+    let owner = store.lane(lane(2)).await.unwrap().unwrap().owner;
+    assert_eq!(owner, Some(("node-2".to_owned(), session(2))));
+}
+
+pub(crate) async fn a_closed_session_cannot_be_renewed_or_used(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    store.close_session(session(1)).await.unwrap();
+    assert!(!store.renew_session(session(1), LEASE).await.unwrap());
+    assert!(!store.renew_session(session(7), LEASE).await.unwrap(), "nor one that never was");
+    store.acquire(lane(1), session(1)).await.unwrap_err();
+    store.close_session(session(1)).await.unwrap();
+}
+
+pub(crate) async fn after_a_takeover_the_old_owner_cannot_write(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    admit_new(store, request(lane(1), 1)).await;
+    let old = acquire(store, lane(1), 1).await;
+    commit(store, turn(lane(1), old, 0)).await.unwrap();
+    store.close_session(session(1)).await.unwrap();
+    let new = acquire(store, lane(1), 2).await;
+    assert!(new > old);
+    assert!(is_fenced(&commit(store, bind(lane(1), old, 1, 1, 0)).await));
+    commit(store, bind(lane(1), new, 1, 1, 0)).await.unwrap();
+}
+
+pub(crate) async fn an_acquisition_keeps_what_the_lane_holds(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    admit_new(store, request(lane(1), 1)).await;
+    let token = acquire(store, lane(1), 1).await;
+    commit(store, bind(lane(1), token, 0, 1, 5)).await.unwrap();
+    let before = store.load_lane(lane(1)).await.unwrap();
+    acquire(store, lane(1), 1).await;
+    let after = store.load_lane(lane(1)).await.unwrap();
+    assert_eq!((after.version, &after.row), (before.version, &before.row));
+    assert_eq!((after.bound, after.attempts), (before.bound, before.attempts));
+}

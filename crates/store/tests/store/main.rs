@@ -1,0 +1,18 @@
+//! The store's tests.
+//!
+//! - `cases/`: the conformance suite, ONE body of cases that runs on every adapter; a case's name is the sentence it
+//!   proves, and `sqlite::…` or `memory::…` before it says where.
+//! - `agreement`: random sequences of operations have the same answers on all adapters.
+//! - `sqlite/`: what only a file can go through.
+//! - `memory`: what only the memory adapter offers: expiry by a clock, and backups.
+//!
+//! An adapter joins the suite by a line in `adapters!` and a way to open it in `world`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops where it fails")]
+
+mod agreement;
+mod cases;
+mod fixtures;
+mod memory;
+mod sqlite;
+mod world;

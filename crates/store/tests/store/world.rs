@@ -1,0 +1,75 @@
+//! An adapter under test, and the ways to open, leave and come back to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use landfall_core::ports::clock::Clock;
+use landfall_core::ports::store::Store;
+use landfall_core::{Millis, Namespace};
+use landfall_store::sqlite::Options;
+use landfall_store::{Memory, Sqlite};
+use tempfile::TempDir;
+
+/// A clock that moves when told.
+#[derive(Default)]
+pub(crate) struct FakeClock(AtomicU64);
+
+impl FakeClock {
+    pub(crate) fn advance(&self, millis: u64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+enum Adapter {
+    Sqlite(TempDir),
+    Memory(Memory),
+}
+
+/// One store in a place of its own.
+pub(crate) struct World {
+    // Closed before its folder is removed.
+    store: Option<Arc<dyn Store>>,
+    adapter: Adapter,
+}
+
+impl World {
+    pub(crate) fn sqlite() -> Self {
+        let mut world = Self { store: None, adapter: Adapter::Sqlite(TempDir::new().unwrap()) };
+        world.enter("default");
+        world
+    }
+
+    pub(crate) fn memory() -> Self {
+        let memory = Memory::new(Arc::new(FakeClock::default()));
+        let mut world = Self { store: None, adapter: Adapter::Memory(memory) };
+        world.enter("default");
+        world
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
+    }
+
+    pub(crate) fn shared(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store.as_ref().unwrap())
+    }
+
+    /// Stops the process and starts another, in this namespace.
+    pub(crate) fn enter(&mut self, namespace: &str) {
+        self.store = None;
+        let namespace = Namespace(namespace.to_owned());
+        self.store = Some(match &self.adapter {
+            Adapter::Sqlite(folder) => {
+                let file = folder.path().join("landfall.db");
+                Arc::new(Sqlite::open(file.to_str().unwrap(), &namespace, &Options::default()).unwrap())
+            }
+            Adapter::Memory(memory) => Arc::new(memory.in_namespace(namespace)),
+        });
+    }
+}
