@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use alloy_primitives::address;
 use landfall_core::ports::signer::Signer;
 use landfall_signer::keystore::{self, Error, Randomness};
 use landfall_signer::{LoadError, LocalSigner, PasswordFrom, Source};
@@ -71,34 +70,33 @@ fn a_password_file_may_end_in_a_line_break() {
     assert_eq!(LocalSigner::load(&source, None).unwrap().account(), account(FIRST));
 }
 
-/// A file as geth writes it, with geth's strong setting; public in the tests of several libraries.
-const OF_GETH: &str = r#"{"crypto":{"cipher":"aes-128-ctr",
-    "cipherparams":{"iv":"76f07196b3c94f25b8f34d869493f640"},
-    "ciphertext":"4f784cd629a7caf34b488e36fb96aad8a8f943a6ce31c7deab950c5e3a5b1c43","kdf":"scrypt",
-    "kdfparams":{"dklen":32,"n":262144,"r":8,"p":1,
-    "salt":"1e7be4ce8351dd1710b0885438414b1748a81f1af510eda11e4d1f99c8d43975"},
-    "mac":"5b5433575a2418c1c813337a88b4099baa2f534e5dabeba86979d538c1f594d8"},
-    "id":"6c4485f3-3cc0-4081-848e-8bf489f2c262","version":3}"#;
+/// A file written by another library (eth-account), for the first test key.
+const OF_ANOTHER_TOOL: &str = r#"{"address":"f39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+    "crypto":{"cipher":"aes-128-ctr","cipherparams":{"iv":"30e1704ad8e4067e796398d9fbd0ae06"},
+    "ciphertext":"488c31f53ad53cedefe455d72f25a36d67830d0be94fd8347c1bbff8edcd7cae","kdf":"scrypt",
+    "kdfparams":{"dklen":32,"n":4096,"r":8,"p":1,"salt":"4f9cf55f425dcc50b4c5745a999cf01f"},
+    "mac":"ef9f0057c2ab0bfee365cc2a8d722b9d8b838897717f0680662265c5c7ea8d2d"},
+    "id":"58e9bbb4-ee5d-4fd0-863d-71e235526657","version":3}"#;
 
 #[test]
 fn damaged_files_are_errors_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key.json");
-    let good = OF_GETH;
+    let good = OF_ANOTHER_TOOL;
     let cases = [
         ("not json".to_owned(), "it is not JSON"),
         ("{}".to_owned(), "its version is not 3"),
         (good.replace("aes-128-ctr", "rot13"), "its cipher"),
-        (good.replace("76f07196b3c94f25b8f34d869493f640", "60"), "its initialisation vector"),
+        (good.replace("30e1704ad8e4067e796398d9fbd0ae06", "60"), "its initialisation vector"),
         (good.replace("\"dklen\":32", "\"dklen\":8"), "its derived key"),
-        (good.replace("4f784cd6", ""), "its ciphertext"),
+        (good.replace("488c31f5", ""), "its ciphertext"),
         (good.replace("scrypt", "md5"), "md5"),
-        (good.replace("262144", "1073741824"), "512 MB"),
-        (good.replace("262144", "1000"), "power of two"),
+        (good.replace("4096", "1073741824"), "512 MB"),
+        (good.replace("4096", "1000"), "power of two"),
     ];
     for (text, part) in cases {
         std::fs::write(&path, text).unwrap();
-        let error = load(&path, "grOQ8QDnGHvpYJf").unwrap_err().to_string();
+        let error = load(&path, "testpassword").unwrap_err().to_string();
         assert!(error.contains("is not an Ethereum keystore") && error.contains(part), "{error} / {part}");
     }
     let error = load(&dir.path().join("absent"), "x").unwrap_err().to_string();
@@ -109,7 +107,7 @@ fn damaged_files_are_errors_in_words() {
 fn a_file_of_another_tool_opens() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key.json");
-    std::fs::write(&path, OF_GETH).unwrap();
-    let signer = load(&path, "grOQ8QDnGHvpYJf").unwrap();
-    assert_eq!(signer.account(), account(address!("00000398232e2064f896018496b4b44b3d62751f")));
+    std::fs::write(&path, OF_ANOTHER_TOOL).unwrap();
+    let signer = load(&path, "testpassword").unwrap();
+    assert_eq!(signer.account(), account(FIRST));
 }
