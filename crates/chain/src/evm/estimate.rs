@@ -1,0 +1,172 @@
+//! How much gas calls need, or why they cannot be done; one batch for all.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use landfall_core::Gas;
+use landfall_core::attempt::Call;
+use landfall_core::outcome::SendOutcome;
+use landfall_core::ports::chain::EstimateFailure;
+use serde_json::{Value, json};
+
+use super::classify::Verdict;
+use super::endpoint::Endpoint;
+use super::pool::Pool;
+use super::revert;
+use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
+use super::wire::Quantity;
+
+type Estimate = Result<Gas, EstimateFailure>;
+
+/// A gas allowance from here on is the node's own limit, not what the account can pay for.
+const NODE_ALLOWANCE: u64 = 10_000_000;
+
+/// Asks one endpoint after the other for those calls that no endpoint has given a verdict on yet.
+pub(super) async fn all(pool: &Pool, calls: &[Call]) -> Vec<Estimate> {
+    let mut estimates: Vec<Option<Estimate>> = vec![None; calls.len()];
+    let mut why: Vec<(Arc<Endpoint>, Failure)> = Vec::new();
+    for endpoint in pool.by_health() {
+        let open: Vec<usize> = (0..calls.len()).filter(|&index| is_open(estimates.get(index))).collect();
+        if open.is_empty() {
+            break;
+        }
+        if let Err(failure) = endpoint.vet().await {
+            why.push((endpoint, failure));
+            continue;
+        }
+        let asked: Vec<&Call> = open.iter().filter_map(|&index| calls.get(index)).collect();
+        for (index, answer) in open.iter().zip(ask(&endpoint, &asked).await) {
+            if let Some(slot) = estimates.get_mut(*index) {
+                *slot = Some(judge(answer));
+            }
+        }
+    }
+    let text = pool.none("estimate gas", &why).to_string();
+    estimates
+        .into_iter()
+        .map(|estimate| estimate.unwrap_or_else(|| Err(EstimateFailure::Unavailable { text: text.clone() })))
+        .collect()
+}
+
+/// No endpoint has given a verdict.
+fn is_open(estimate: Option<&Option<Estimate>>) -> bool {
+    matches!(estimate, Some(None | Some(Err(EstimateFailure::Unavailable { .. }))))
+}
+
+/// On top of what is pending; on top of the head where the endpoint has no pending block.
+async fn ask(endpoint: &Endpoint, calls: &[&Call]) -> Vec<Answer> {
+    let quirk = &endpoint.quirks.no_pending_estimate;
+    if !quirk.load(Ordering::Relaxed) {
+        let answers = batch(endpoint, calls, "pending").await;
+        let refused = answers
+            .iter()
+            .any(|answer| matches!(answer, Err(Failure::Refused(error)) if refuses_pending(endpoint, error)));
+        if !refused {
+            return answers;
+        }
+        tracing::info!(endpoint = %endpoint.name, "endpoint does not estimate on the pending block; using latest");
+        quirk.store(true, Ordering::Relaxed);
+    }
+    batch(endpoint, calls, "latest").await
+}
+
+fn refuses_pending(endpoint: &Endpoint, error: &NodeError) -> bool {
+    error.verdict == Verdict::Unknown && endpoint.table().is_bad_parameter(error.code, &error.message)
+}
+
+async fn batch(endpoint: &Endpoint, calls: &[&Call], at: &str) -> Vec<Answer> {
+    let asks: Vec<_> =
+        calls.iter().map(|call| Ask::new("eth_estimateGas", json!([request(call), at]))).collect();
+    endpoint.ask_all(&asks).await
+}
+
+fn request(call: &Call) -> Value {
+    let mut request = json!({
+        "from": call.from.0,
+        "value": format!("{:#x}", call.value.0),
+        "data": call.data,
+    });
+    if let Some(to) = call.to {
+        request["to"] = json!(to.0);
+    }
+    if !call.access_list.is_empty() {
+        request["accessList"] = json!(call.access_list);
+    }
+    request
+}
+
+fn judge(answer: Answer) -> Estimate {
+    match answer.and_then(|raw| read_some::<Quantity>("eth_estimateGas", &raw)) {
+        Ok(gas) => Ok(Gas(gas.as_u64())),
+        Err(Failure::Refused(error)) => Err(refusal(&error)),
+        Err(Failure::Lost(text) | Failure::Unreadable(text) | Failure::TurnedAway { text, .. }) => {
+            Err(EstimateFailure::Unavailable { text })
+        }
+    }
+}
+
+fn refusal(error: &NodeError) -> EstimateFailure {
+    let text = error.message.clone();
+    if let Some(allowance) = allowance(&text) {
+        return if allowance < NODE_ALLOWANCE {
+            EstimateFailure::InsufficientFunds { text }
+        } else {
+            EstimateFailure::Reverted { reason: text }
+        };
+    }
+    match error.verdict {
+        Verdict::Outcome(SendOutcome::Reverted) => {
+            EstimateFailure::Reverted { reason: revert::reason(error) }
+        }
+        Verdict::Outcome(SendOutcome::InsufficientFunds) => EstimateFailure::InsufficientFunds { text },
+        Verdict::Outcome(SendOutcome::Invalid | SendOutcome::NeverIncludable) => {
+            EstimateFailure::Invalid { text }
+        }
+        Verdict::Outcome(_) | Verdict::Endpoint(_) | Verdict::Unknown => {
+            EstimateFailure::Unavailable { text }
+        }
+    }
+}
+
+/// The number in "gas required exceeds allowance (21000)".
+///
+/// A small one is what the account's balance buys. A large one is the node's own limit: the call runs until its gas
+/// is gone, which is how a failing assertion or an endless loop looks.
+fn allowance(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("gas required exceeds allowance (")?;
+    rest.split_once(')')?.0.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evm::classify::Table;
+
+    fn refused(message: &str, data: Option<Value>) -> EstimateFailure {
+        let verdict = Table::load().unwrap().classify(Some(-32000), message);
+        refusal(&NodeError { code: -32000, message: message.into(), data, verdict })
+    }
+
+    #[test]
+    fn an_allowance_that_the_balance_sets_is_a_matter_of_funds() {
+        let text = "gas required exceeds allowance (0)".to_owned();
+        assert_eq!(refused(&text, None), EstimateFailure::InsufficientFunds { text: text.clone() });
+        let reason = "gas required exceeds allowance (50000000)".to_owned();
+        assert_eq!(refused(&reason, None), EstimateFailure::Reverted { reason: reason.clone() });
+    }
+
+    #[test]
+    fn verdicts_are_told_from_the_lack_of_one() {
+        let funds = refused("insufficient funds for transfer", None);
+        assert!(matches!(funds, EstimateFailure::InsufficientFunds { .. }), "{funds:?}");
+        let invalid = refused("intrinsic gas too low: gas 1, minimum needed 21000", None);
+        assert!(matches!(invalid, EstimateFailure::Invalid { .. }), "{invalid:?}");
+        for text in ["what is this", "nonce too low", "header not found"] {
+            let open = refused(text, None);
+            assert!(matches!(open, EstimateFailure::Unavailable { .. }), "{open:?}");
+        }
+        let reverted = refused("execution reverted: insufficient funds", None);
+        let reason = "execution reverted: insufficient funds".to_owned();
+        assert_eq!(reverted, EstimateFailure::Reverted { reason });
+    }
+}

@@ -1,0 +1,255 @@
+//! Blocks, and the word that there may be a new one.
+//!
+//! The head is asked of every usable endpoint at once: the freshest answer counts, and every answer tells how far its
+//! endpoint lags. A head seen once is not taken back for an older one just because another endpoint answered; only
+//! the endpoint that showed it may (a reorganisation), or time (the chain was restarted and that endpoint is gone).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use landfall_core::ports::chain::{BlockAt, Error};
+use landfall_core::view::Block;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::classify::Trouble;
+use super::config::Config;
+use super::endpoint::Endpoint;
+use super::pool::Pool;
+use super::rpc::{Ask, Failure, read};
+use super::transport::Link;
+use super::wire::{RawBlock, hex};
+
+/// A subscription that says nothing for this many polling intervals is not waited for any longer.
+const PATIENCE: u32 = 10;
+/// How long to wait before a lost subscription is asked for again.
+const RESUBSCRIBE: Duration = Duration::from_secs(2);
+
+/// Follows a chain's head.
+pub(super) struct Heads {
+    pool: Arc<Pool>,
+    poll: Duration,
+    memory: Duration,
+    newest: Mutex<Option<Seen>>,
+    news: Arc<News>,
+    /// The tasks that listen to subscriptions; they end with this.
+    listeners: Mutex<Option<JoinSet<()>>>,
+}
+
+/// The newest head seen, where and when.
+#[derive(Clone, Copy)]
+struct Seen {
+    number: u64,
+    endpoint: usize,
+    at: Instant,
+}
+
+/// Woken by subscriptions.
+#[derive(Default)]
+struct News {
+    woken: Notify,
+    listening: AtomicUsize,
+}
+
+type Look = (usize, Result<Block, Failure>);
+
+impl Heads {
+    pub(super) fn new(pool: &Arc<Pool>, config: &Config) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            poll: config.poll_interval,
+            memory: config.head_memory,
+            newest: Mutex::new(None),
+            news: Arc::default(),
+            listeners: Mutex::new(None),
+        }
+    }
+
+    pub(super) async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error> {
+        match at {
+            BlockAt::Latest => self.head().await.map(Some),
+            BlockAt::Safe | BlockAt::Finalized | BlockAt::Number(_) | BlockAt::Hash(_) => self.find(at).await,
+        }
+    }
+
+    /// One block, asked of one endpoint after the other until one knows it.
+    async fn find(&self, at: BlockAt) -> Result<Option<Block>, Error> {
+        let mut failures = Vec::new();
+        let mut anyone_answered = false;
+        for endpoint in self.pool.by_health() {
+            match one(&endpoint, at).await {
+                Ok(Some(block)) => return Ok(Some(block)),
+                Ok(None) => anyone_answered = true,
+                Err(failure) => failures.push((endpoint, failure)),
+            }
+        }
+        if anyone_answered { Ok(None) } else { Err(self.pool.none("read a block", &failures)) }
+    }
+
+    /// The freshest head of any endpoint.
+    async fn head(&self) -> Result<Block, Error> {
+        const DOING: &str = "read the head";
+        let usable = self.pool.by_health();
+        let all = self.pool.all();
+        let position = |endpoint: &Arc<Endpoint>| all.iter().position(|other| Arc::ptr_eq(other, endpoint));
+        // Tasks of their own: a slow endpoint's answer still tells how far it lags.
+        let mut looking: FuturesUnordered<JoinHandle<Look>> = usable
+            .into_iter()
+            .filter_map(|endpoint| position(&endpoint).map(|index| (index, endpoint)))
+            .map(|(index, endpoint)| tokio::spawn(async move { (index, look(&endpoint).await) }))
+            .collect();
+        let mut best: Option<(usize, Block)> = None;
+        let mut failures = Vec::new();
+        while let Some(answer) = self.next(&mut looking, best.is_some()).await {
+            match answer {
+                (index, Ok(block)) => {
+                    let better = best.is_none_or(|(at, known)| {
+                        block.at.number > known.at.number
+                            || (block.at.number == known.at.number && index < at)
+                    });
+                    if better {
+                        best = Some((index, block));
+                    }
+                }
+                (index, Err(failure)) => failures.extend(all.get(index).map(|e| (Arc::clone(e), failure))),
+            }
+        }
+        let Some((index, block)) = best else {
+            return Err(self.pool.none(DOING, &failures));
+        };
+        match self.accept(index, block.at.number) {
+            Ok(()) => Ok(block),
+            Err(known) => {
+                let text = format!("block {known} was seen, the best answer now is {}", block.at.number);
+                Err(Error::Unreachable { chain: self.pool.chain(), doing: DOING, text })
+            }
+        }
+    }
+
+    /// The next answer; once there is one, the others are waited for a little only.
+    async fn next(&self, looking: &mut FuturesUnordered<JoinHandle<Look>>, have_one: bool) -> Option<Look> {
+        loop {
+            let answer = if have_one {
+                tokio::time::timeout(self.pool.straggler_grace, looking.next()).await.ok().flatten()
+            } else {
+                looking.next().await
+            };
+            match answer? {
+                Ok(look) => return Some(look),
+                Err(error) => tracing::error!(%error, "a look at the head ended early"),
+            }
+        }
+    }
+
+    /// Takes a head as the newest, or says which newer one was seen.
+    fn accept(&self, endpoint: usize, number: u64) -> Result<(), u64> {
+        let now = Instant::now();
+        let mut newest = lock(&self.newest);
+        match *newest {
+            Some(seen)
+                if number < seen.number
+                    && endpoint != seen.endpoint
+                    && now.saturating_duration_since(seen.at) < self.memory =>
+            {
+                Err(seen.number)
+            }
+            Some(_) | None => {
+                *newest = Some(Seen { number, endpoint, at: now });
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns when there may be a new head.
+    pub(super) async fn hint(&self) {
+        self.listen();
+        let subscribed = self.news.listening.load(Ordering::Relaxed) > 0;
+        let limit = if subscribed { self.poll.saturating_mul(PATIENCE) } else { self.poll };
+        tokio::select! {
+            () = self.news.woken.notified() => {}
+            () = tokio::time::sleep(limit) => {}
+        }
+    }
+
+    /// Starts to listen to the endpoints that announce heads, if that has not been done.
+    fn listen(&self) {
+        let mut listeners = lock(&self.listeners);
+        if listeners.is_some() {
+            return;
+        }
+        let mut tasks = JoinSet::new();
+        for endpoint in self.pool.all() {
+            if matches!(endpoint.link, Link::Ws(_)) {
+                tasks.spawn(subscribe(Arc::clone(endpoint), Arc::clone(&self.news)));
+            }
+        }
+        *listeners = Some(tasks);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Plain data: a panic elsewhere leaves it readable.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wakes whoever waits at every head that an endpoint announces, for ever.
+async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
+    let Link::Ws(link) = &endpoint.link else { return };
+    loop {
+        let subscription = match endpoint.vet().await {
+            Ok(()) => link.new_heads(endpoint.next_id()).await,
+            Err(failure) => Err(failure),
+        };
+        match subscription {
+            Ok(mut heads) => {
+                news.listening.fetch_add(1, Ordering::Relaxed);
+                // Having missed some heads is as good a reason to look as seeing one.
+                while matches!(
+                    heads.recv().await,
+                    Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_))
+                ) {
+                    news.woken.notify_one();
+                }
+                news.listening.fetch_sub(1, Ordering::Relaxed);
+            }
+            Err(failure) => {
+                tracing::debug!(endpoint = %endpoint.name, %failure, "no subscription to new heads")
+            }
+        }
+        tokio::time::sleep(RESUBSCRIBE).await;
+    }
+}
+
+/// The head as one endpoint sees it.
+async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
+    let block = one(endpoint, BlockAt::Latest)
+        .await?
+        .ok_or_else(|| Failure::Unreadable("it has no latest block".to_owned()))?;
+    endpoint.saw_head(block.at.number);
+    Ok(block)
+}
+
+/// A block as one endpoint sees it; none if it says that it does not know it.
+async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block>, Failure> {
+    endpoint.vet().await?;
+    let (method, which, is_tag): (_, Value, _) = match at {
+        BlockAt::Latest => ("eth_getBlockByNumber", json!("latest"), false),
+        BlockAt::Safe => ("eth_getBlockByNumber", json!("safe"), true),
+        BlockAt::Finalized => ("eth_getBlockByNumber", json!("finalized"), true),
+        BlockAt::Number(number) => ("eth_getBlockByNumber", hex(number), false),
+        BlockAt::Hash(hash) => ("eth_getBlockByHash", json!(hash), false),
+    };
+    let raw = match endpoint.ask(&Ask::new(method, json!([which, false]))).await {
+        Ok(raw) => raw,
+        Err(Failure::TurnedAway { trouble: Trouble::Behind, .. }) => return Ok(None),
+        // A chain without these tags says so in many ways.
+        Err(Failure::Refused(_)) if is_tag => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    read::<RawBlock>(method, &raw)?.map(|block| block.read()).transpose()
+}

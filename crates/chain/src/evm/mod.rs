@@ -1,0 +1,106 @@
+//! An EVM chain behind one or more JSON-RPC endpoints.
+//!
+//! Reading order, from the wire upwards:
+//!
+//! - `transport`, `rpc`: one packet out, one packet in; what can come back
+//! - `name`, `health`, `endpoint`: one endpoint, what it is called, how it is doing, what it cannot do
+//! - `pool`: the endpoints of a chain in order of health; failover
+//! - `heads`, `receipts`, `counts`, `fees`, `estimate`, `send`: one file for each question of the port
+//! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
+
+mod classify;
+mod codec;
+mod config;
+mod counts;
+mod endpoint;
+mod estimate;
+mod fees;
+mod heads;
+mod health;
+mod name;
+mod pool;
+mod receipts;
+mod revert;
+mod rpc;
+mod send;
+mod transport;
+mod wire;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use landfall_core::attempt::{Call, Sealed};
+use landfall_core::fees::FeeQuote;
+use landfall_core::outcome::SendReport;
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure};
+use landfall_core::ports::clock::Clock;
+use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::{Account, ChainId, Gas, Slot, TxHash};
+
+pub use codec::EvmCodec;
+pub use config::{BuildError, Config};
+use heads::Heads;
+use pool::Pool;
+
+/// One EVM chain.
+pub struct EvmChain {
+    codec: EvmCodec,
+    pool: Arc<Pool>,
+    heads: Heads,
+}
+
+impl EvmChain {
+    /// Builds the chain without asking anything of its endpoints: one that is down now may be up later.
+    pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
+        let pool = Arc::new(Pool::new(&config, clock)?);
+        let heads = Heads::new(&pool, &config);
+        Ok(Self { codec: EvmCodec, pool, heads })
+    }
+}
+
+#[async_trait]
+impl Chain for EvmChain {
+    fn id(&self) -> ChainId {
+        self.pool.chain()
+    }
+
+    fn codec(&self) -> &dyn Codec {
+        &self.codec
+    }
+
+    async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error> {
+        self.heads.block(at).await
+    }
+
+    async fn head_hint(&self) {
+        self.heads.hint().await;
+    }
+
+    async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error> {
+        receipts::of_block(&self.pool, *block).await
+    }
+
+    async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error> {
+        receipts::of_hashes(&self.pool, hashes).await
+    }
+
+    async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {
+        counts::at(&self.pool, accounts, *at).await
+    }
+
+    async fn fees(&self, head: &Block) -> Result<FeeQuote, Error> {
+        fees::quote(&self.pool, *head).await
+    }
+
+    async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {
+        estimate::all(&self.pool, calls).await
+    }
+
+    async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
+        send::all(&self.pool, raw).await
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        self.pool.report()
+    }
+}

@@ -1,0 +1,153 @@
+//! The endpoints of one chain: asked in order of health, one after the other, until one answers.
+
+use std::sync::Arc;
+
+use landfall_core::ChainId;
+use landfall_core::ports::chain::{EndpointHealth, Error};
+use landfall_core::ports::clock::Clock;
+use reqwest::Url;
+
+use super::classify::Table;
+use super::config::{BuildError, Config};
+use super::endpoint::Endpoint;
+use super::health::Standing;
+use super::name::Name;
+use super::rpc::Failure;
+use super::transport::Link;
+
+/// The endpoints of a chain.
+pub(crate) struct Pool {
+    chain: ChainId,
+    endpoints: Vec<Arc<Endpoint>>,
+    max_lag: u64,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) straggler_grace: std::time::Duration,
+}
+
+impl Pool {
+    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
+        if config.endpoints.is_empty() {
+            return Err(BuildError::NoEndpoint(config.id));
+        }
+        let table = Arc::new(Table::load().map_err(|error| BuildError::Table(error.to_string()))?);
+        let endpoints = config
+            .endpoints
+            .iter()
+            .enumerate()
+            .map(|(at, url)| endpoint(config, at, url, &table, &clock).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            chain: config.id,
+            endpoints,
+            max_lag: config.max_lag,
+            clock,
+            straggler_grace: config.straggler_grace,
+        })
+    }
+
+    pub(crate) fn chain(&self) -> ChainId {
+        self.chain
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<Endpoint>] {
+        &self.endpoints
+    }
+
+    pub(crate) fn report(&self) -> Vec<EndpointHealth> {
+        self.endpoints.iter().map(|endpoint| endpoint.report()).collect()
+    }
+
+    /// Those that may be asked, the healthiest first. Among equals the configured order counts.
+    pub(crate) fn by_health(&self) -> Vec<Arc<Endpoint>> {
+        let best = self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max();
+        let mut ranked: Vec<_> = self
+            .endpoints
+            .iter()
+            .map(|endpoint| (endpoint.rank(best, self.max_lag), endpoint))
+            .filter(|(rank, _)| rank.standing != Standing::Resting)
+            .collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, endpoint)| Arc::clone(endpoint)).collect()
+    }
+
+    /// Those that bytes are sent to: all that are ready, or all that may be asked where none is.
+    pub(crate) fn for_sending(&self) -> Vec<Arc<Endpoint>> {
+        let candidates = self.by_health();
+        let ready: Vec<_> = candidates
+            .iter()
+            .filter(|endpoint| endpoint.rank(None, self.max_lag).standing == Standing::Ready)
+            .cloned()
+            .collect();
+        if ready.is_empty() { candidates } else { ready }
+    }
+
+    /// Asks one endpoint after the other until one answers.
+    pub(crate) async fn first<T, F, Fut>(&self, doing: &'static str, ask: F) -> Result<T, Error>
+    where
+        F: Fn(Arc<Endpoint>) -> Fut + Send,
+        Fut: Future<Output = Result<T, Failure>> + Send,
+        T: Send,
+    {
+        let mut failures = Vec::new();
+        for endpoint in self.by_health() {
+            let answer = match endpoint.vet().await {
+                Ok(()) => ask(Arc::clone(&endpoint)).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => {
+                    tracing::debug!(endpoint = %endpoint.name, %failure, doing, "endpoint gave no answer");
+                    failures.push((endpoint, failure));
+                }
+            }
+        }
+        Err(self.none(doing, &failures))
+    }
+
+    /// The error of a question that no endpoint answered.
+    pub(crate) fn none(&self, doing: &'static str, failures: &[(Arc<Endpoint>, Failure)]) -> Error {
+        let unreadable = !failures.is_empty()
+            && failures.iter().all(|(_, failure)| matches!(failure, Failure::Unreadable(_)));
+        let text = if failures.is_empty() {
+            self.endpoints
+                .iter()
+                .map(|e| format!("{}: {}", e.name, e.trouble()))
+                .collect::<Vec<_>>()
+                .join("; ")
+        } else {
+            failures
+                .iter()
+                .map(|(e, failure)| format!("{}: {failure}", e.name))
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        if unreadable {
+            Error::Unreadable { chain: self.chain, doing, text }
+        } else {
+            Error::Unreachable { chain: self.chain, doing, text }
+        }
+    }
+}
+
+fn endpoint(
+    config: &Config,
+    at: usize,
+    url: &str,
+    table: &Arc<Table>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Endpoint, BuildError> {
+    let chain = config.id;
+    let url =
+        Url::parse(url.trim()).map_err(|error| BuildError::BadUrl { chain, at, why: error.to_string() })?;
+    let name = Name::of(&url);
+    let link = match url.scheme() {
+        "http" | "https" => Link::http(url, config.connect_timeout, config.request_timeout)
+            .map_err(|error| BuildError::Client { chain, name: name.to_string(), why: error.to_string() })?,
+        "ws" | "wss" => Link::ws(&url, config.connect_timeout),
+        other => {
+            return Err(BuildError::BadScheme { chain, name: name.to_string(), scheme: other.to_owned() });
+        }
+    };
+    Ok(Endpoint::new(name, link, chain, Arc::clone(table), Arc::clone(clock), config.request_timeout))
+}

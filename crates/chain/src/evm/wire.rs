@@ -1,0 +1,108 @@
+//! The JSON shapes of Ethereum's JSON-RPC, as far as they are read here.
+//!
+//! Chains add and leave out fields; only what is needed is asked for.
+
+use alloy_primitives::{Address, B256, U256};
+use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::{Account, Gas, Millis, Price, TxHash};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::rpc::Failure;
+
+/// A number in hex after `0x`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Quantity(U256);
+
+impl Quantity {
+    /// What does not fit is taken as the largest number that does: no real value comes near.
+    pub(crate) fn as_u64(self) -> u64 {
+        self.0.saturating_to()
+    }
+
+    pub(crate) fn as_price(self) -> Price {
+        Price(self.0.saturating_to())
+    }
+}
+
+/// A number as a node wants to be asked for it.
+pub(crate) fn hex(number: u64) -> Value {
+    json!(format!("{number:#x}"))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RawBlock {
+    number: Option<Quantity>,
+    hash: Option<B256>,
+    parent_hash: B256,
+    timestamp: Quantity,
+    gas_limit: Quantity,
+    base_fee_per_gas: Option<Quantity>,
+    #[serde(default)]
+    pub(crate) transactions: Vec<Value>,
+}
+
+impl RawBlock {
+    pub(crate) fn read(&self) -> Result<Block, Failure> {
+        let (Some(number), Some(hash)) = (self.number, self.hash) else {
+            return Err(Failure::Unreadable("a block without number or hash".to_owned()));
+        };
+        Ok(Block {
+            at: BlockRef { number: number.as_u64(), hash },
+            parent: self.parent_hash,
+            timestamp: Millis(self.timestamp.as_u64().saturating_mul(1_000)),
+            gas_limit: Gas(self.gas_limit.as_u64()),
+            base_fee: self.base_fee_per_gas.map(Quantity::as_price),
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RawReceipt {
+    transaction_hash: B256,
+    block_hash: Option<B256>,
+    block_number: Option<Quantity>,
+    transaction_index: Option<Quantity>,
+    status: Option<Quantity>,
+    gas_used: Option<Quantity>,
+    effective_gas_price: Option<Quantity>,
+    contract_address: Option<Address>,
+}
+
+impl RawReceipt {
+    /// The receipt, or none if it is for a block that is not made yet (some nodes answer with those).
+    pub(crate) fn read(self) -> Result<Option<Receipt>, Failure> {
+        let (Some(hash), Some(number)) = (self.block_hash.filter(|hash| !hash.is_zero()), self.block_number)
+        else {
+            return Ok(None);
+        };
+        let Some(status) = self.status else {
+            return Err(Failure::Unreadable(format!(
+                "the receipt of {:#x} does not say whether it succeeded",
+                self.transaction_hash
+            )));
+        };
+        Ok(Some(Receipt {
+            hash: TxHash(self.transaction_hash),
+            block: BlockRef { number: number.as_u64(), hash },
+            index: self.transaction_index.unwrap_or_default().as_u64(),
+            success: status.as_u64() == 1,
+            gas_used: Gas(self.gas_used.unwrap_or_default().as_u64()),
+            gas_price: self.effective_gas_price.unwrap_or_default().as_price(),
+            contract: self.contract_address.map(Account),
+        }))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RawFeeHistory {
+    #[serde(default)]
+    pub(crate) base_fee_per_gas: Vec<Quantity>,
+    #[serde(default)]
+    pub(crate) gas_used_ratio: Vec<f64>,
+    pub(crate) reward: Option<Vec<Vec<Quantity>>>,
+}

@@ -1,0 +1,7 @@
+//! What a caller of the chain port sees: against endpoints that misbehave on command, and against a real node.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod anvil;
+mod codec;
+mod harness;

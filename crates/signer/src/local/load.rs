@@ -1,0 +1,148 @@
+//! Where keys come from, and every way that can go wrong. No error here repeats a byte of what it read.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use alloy_primitives::hex;
+use alloy_signer_local::MnemonicBuilder;
+use alloy_signer_local::coins_bip39::{English, Wordlist};
+use landfall_core::Account;
+use zeroize::Zeroizing;
+
+use super::keystore;
+use super::secret::Secret;
+
+/// Where a key is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An environment variable holds the key in hex, with or without `0x`.
+    PrivateKey { env: String },
+    /// An encrypted key file (Ethereum keystore, version 3).
+    Keystore { path: PathBuf, password: PasswordFrom },
+    /// An environment variable holds an English BIP-39 phrase; the key is the one at `m/44'/60'/0'/0/index`.
+    Mnemonic { env: String, index: u32 },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PrivateKey { env } => write!(f, "environment variable {env}"),
+            Self::Keystore { path, .. } => write!(f, "keystore {}", path.display()),
+            Self::Mnemonic { env, index } => {
+                write!(f, "the mnemonic in environment variable {env} at index {index}")
+            }
+        }
+    }
+}
+
+/// Where a keystore's password is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordFrom {
+    Env(String),
+    /// The file's content, without the line break at its end.
+    File(PathBuf),
+}
+
+/// Why a key could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("environment variable {0} is not set")]
+    EnvMissing(String),
+    #[error(
+        "environment variable {env} should hold a private key of 64 hex digits, with or without 0x; it has {digits}"
+    )]
+    WrongLength { env: String, digits: usize },
+    #[error(
+        "environment variable {env} should hold a private key in hex, but character {at} is not a hex digit"
+    )]
+    NotHex { env: String, at: usize },
+    #[error("the key from {origin} is not a private key: it is zero or not below the order of the curve")]
+    OutOfRange { origin: String },
+    #[error(
+        "environment variable {env} should hold a mnemonic of 12, 15, 18, 21 or 24 words; it has {words}"
+    )]
+    WordCount { env: String, words: usize },
+    #[error("word {at} of the mnemonic in environment variable {env} is not in the English BIP-39 list")]
+    UnknownWord { env: String, at: usize },
+    #[error("the words in environment variable {env} are no mnemonic: their checksum does not fit")]
+    Checksum { env: String },
+    #[error("mnemonic index {index} is too high: the highest is {MAX_INDEX}")]
+    IndexTooHigh { index: u32 },
+    #[error("password file {} could not be read: {cause}", path.display())]
+    PasswordFile {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error(transparent)]
+    Keystore(#[from] keystore::Error),
+    #[error("the key from {origin} belongs to {found}, but {expected} was expected")]
+    OtherAccount { origin: String, expected: Account, found: Account },
+}
+
+/// Indices above are BIP-32's hardened ones, which this path does not use.
+const MAX_INDEX: u32 = 0x7fff_ffff;
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The key that the source names.
+pub(super) fn find(source: &Source, env: Env<'_>) -> Result<Secret, LoadError> {
+    let bytes = match source {
+        Source::PrivateKey { env: name } => private_key(name, &read(name, env)?)?,
+        Source::Keystore { path, password } => keystore::decrypt(path, &password.read(env)?)?,
+        Source::Mnemonic { env: name, index } => mnemonic(name, &read(name, env)?, *index)?,
+    };
+    Secret::new(&bytes).map_err(|_| LoadError::OutOfRange { origin: source.to_string() })
+}
+
+fn read(name: &str, env: Env<'_>) -> Result<Zeroizing<String>, LoadError> {
+    env(name).map(Zeroizing::new).ok_or_else(|| LoadError::EnvMissing(name.to_owned()))
+}
+
+fn private_key(env: &str, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    if let Some(at) = digits.chars().position(|c| !c.is_ascii_hexdigit()) {
+        let shown = text.len() - digits.len() + at + 1;
+        return Err(LoadError::NotHex { env: env.to_owned(), at: shown });
+    }
+    let mut bytes = Zeroizing::new([0; 32]);
+    hex::decode_to_slice(digits, bytes.as_mut_slice())
+        .map_err(|_| LoadError::WrongLength { env: env.to_owned(), digits: digits.len() })?;
+    Ok(bytes)
+}
+
+fn mnemonic(env: &str, text: &str, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+    if index > MAX_INDEX {
+        return Err(LoadError::IndexTooHigh { index });
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
+        return Err(LoadError::WordCount { env: env.to_owned(), words: words.len() });
+    }
+    if let Some(at) = words.iter().position(|word| English::get_index(word).is_err()) {
+        return Err(LoadError::UnknownWord { env: env.to_owned(), at: at + 1 });
+    }
+    let phrase = Zeroizing::new(words.join(" "));
+    // The library's errors repeat the phrase; only the checksum is left to be wrong here.
+    let signer = MnemonicBuilder::try_from_phrase_nth(phrase.as_str(), index)
+        .map_err(|_| LoadError::Checksum { env: env.to_owned() })?;
+    Ok(Zeroizing::new(signer.to_bytes().0))
+}
+
+impl PasswordFrom {
+    /// The password as it is stored there, with the environment passed in.
+    pub fn read(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Zeroizing<String>, LoadError> {
+        match self {
+            Self::Env(name) => read(name, env),
+            Self::File(path) => {
+                let mut text = std::fs::read_to_string(path)
+                    .map(Zeroizing::new)
+                    .map_err(|cause| LoadError::PasswordFile { path: path.clone(), cause })?;
+                let kept = text.trim_end_matches(['\r', '\n']).len();
+                text.truncate(kept);
+                Ok(text)
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A key in this process. Found by [`load`](LocalSigner::load), signs with libsecp256k1.
+//!
+//! - `load`: where keys come from (environment, keystore file, mnemonic), and every way that can go wrong
+//! - `keystore`: encrypted key files, read and written
+//! - `secret`: the key itself, and the only code that touches its bytes
+
+pub mod keystore;
+mod load;
+mod secret;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use landfall_core::Account;
+use landfall_core::ports::signer::{Custody, Error, Preimage, Signature, Signer};
+
+pub use load::{LoadError, PasswordFrom, Source};
+use secret::Secret;
+
+/// A batch up to this size is signed where it is asked for: half a millisecond, less than a hand-over may cost.
+/// A larger one would hold up the other tasks of the runtime's thread.
+const INLINE_UP_TO: usize = 16;
+
+/// A key that signs in this process.
+#[derive(Clone)]
+pub struct LocalSigner {
+    account: Account,
+    secret: Arc<Secret>,
+}
+
+impl LocalSigner {
+    /// Finds the key and, where an address is expected, proves that it is that one's.
+    pub fn load(source: &Source, expected: Option<Account>) -> Result<Self, LoadError> {
+        Self::load_with(source, expected, |name| std::env::var(name).ok())
+    }
+
+    /// The same, with the environment passed in.
+    pub fn load_with(
+        source: &Source,
+        expected: Option<Account>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, LoadError> {
+        let signer = Self::of(load::find(source, &env)?);
+        match expected {
+            Some(expected) if expected != signer.account => {
+                Err(LoadError::OtherAccount { origin: source.to_string(), expected, found: signer.account })
+            }
+            Some(_) | None => Ok(signer),
+        }
+    }
+
+    fn of(secret: Secret) -> Self {
+        Self { account: secret.account(), secret: Arc::new(secret) }
+    }
+}
+
+impl fmt::Debug for LocalSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalSigner").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Signer for LocalSigner {
+    fn account(&self) -> Account {
+        self.account
+    }
+
+    fn custody(&self) -> Custody {
+        Custody::Local
+    }
+
+    async fn sign(&self, requests: Vec<Preimage>) -> Vec<Result<Signature, Error>> {
+        if requests.len() <= INLINE_UP_TO || !has_other_threads() {
+            return sign_all(&self.secret, &requests);
+        }
+        let secret = Arc::clone(&self.secret);
+        let count = requests.len();
+        match tokio::task::spawn_blocking(move || sign_all(&secret, &requests)).await {
+            Ok(signatures) => signatures,
+            Err(stopped) => vec![Err(Error::Unavailable(stopped.to_string())); count],
+        }
+    }
+}
+
+fn sign_all(secret: &Secret, requests: &[Preimage]) -> Vec<Result<Signature, Error>> {
+    requests.iter().map(|request| Ok(secret.sign(request.digest))).collect()
+}
+
+/// Is there a runtime with threads that a long batch could be handed to? A simulator has none, and must stay in step.
+fn has_other_threads() -> bool {
+    tokio::runtime::Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread)
+}
