@@ -18,16 +18,16 @@ use clap::{Args, Parser, Subcommand};
         landfall tx send --to 0x7099…79C8 --value 1ether --wait\n  \
         landfall tx list --state broadcast --json"
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to log, such as `debug` or `landfall_engine=debug` (also LANDFALL_LOG).
     #[arg(long, global = true, value_name = "FILTER")]
-    pub log: Option<String>,
+    pub(crate) log: Option<String>,
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the server.
     #[command(after_help = "Examples:\n  landfall serve\n  landfall serve --config /etc/landfall.toml\n  \
         LANDFALL_SERVER__LISTEN=127.0.0.1:9000 landfall serve")]
@@ -36,7 +36,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  landfall dev\nthen paste the curl line that it prints.")]
     Dev(Dev),
     /// Land 1,000 transactions while replies are lost, blocks reorganised and the engine killed; then check the chain.
-    #[command(after_help = "Examples:\n  landfall demo\n  landfall demo --count 5000 --lanes 8 --seed 7 --json")]
+    #[command(
+        after_help = "Examples:\n  landfall demo\n  landfall demo --count 5000 --lanes 8 --seed 7 --json"
+    )]
     Demo(Demo),
     /// Send transactions and see where they are.
     #[command(subcommand)]
@@ -61,63 +63,69 @@ pub enum Command {
 
 impl Command {
     /// Commands that run until they are stopped log what they do; the others print an answer.
-    pub fn is_server(&self) -> bool {
+    pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
 }
 
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// The configuration file.
     #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
 }
 
 #[derive(Debug, Args)]
-pub struct Dev {
+pub(crate) struct Dev {
     /// Where the API listens.
     #[arg(long, default_value = "127.0.0.1:8645")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Where the chain's own JSON-RPC listens; a free port by default.
     #[arg(long, default_value = "127.0.0.1:0")]
-    pub chain_listen: SocketAddr,
+    pub(crate) chain_listen: SocketAddr,
     /// Milliseconds between blocks.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..))]
-    pub block_ms: u64,
+    pub(crate) block_ms: u64,
 }
 
 #[derive(Debug, Args)]
-pub struct Demo {
+pub(crate) struct Demo {
     /// How many transactions.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub count: u64,
+    pub(crate) count: u64,
     /// Over how many signers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
-    pub lanes: u64,
+    pub(crate) lanes: u64,
     /// How often the engine is killed.
     #[arg(long, default_value_t = 6)]
-    pub kills: u64,
+    pub(crate) kills: u64,
     /// Fixes what goes wrong and when.
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The summary as JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Which server is asked, and how the answer is printed.
 #[derive(Debug, Clone, Args)]
-pub struct Remote {
+pub(crate) struct Remote {
     /// The server.
-    #[arg(long, global = true, default_value = "http://127.0.0.1:8645", env = "LANDFALL_URL", value_name = "URL")]
-    pub url: String,
+    #[arg(
+        long,
+        global = true,
+        default_value = "http://127.0.0.1:8645",
+        env = "LANDFALL_URL",
+        value_name = "URL"
+    )]
+    pub(crate) url: String,
     /// Print JSON.
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Tx {
+pub(crate) enum Tx {
     /// Hand over a transaction.
     #[command(after_help = "Examples:\n  \
         landfall tx send --to 0x70997970C51812dc3A010C7d01b50e0d17dc79C8 --value 1ether --wait\n  \
@@ -153,59 +161,59 @@ pub enum Tx {
 }
 
 #[derive(Debug, Args)]
-pub struct TxSend {
+pub(crate) struct TxSend {
     /// The recipient; leave out to create a contract.
     #[arg(long)]
-    pub to: Option<String>,
+    pub(crate) to: Option<String>,
     /// The amount in wei, or as 1.5ether, 20gwei.
     #[arg(long, default_value = "0")]
-    pub value: String,
+    pub(crate) value: String,
     /// Call data in hex.
     #[arg(long)]
-    pub data: Option<String>,
+    pub(crate) data: Option<String>,
     /// The gas limit; estimated if left out.
     #[arg(long)]
-    pub gas: Option<u64>,
+    pub(crate) gas: Option<u64>,
     /// slow, normal or fast.
     #[arg(long)]
-    pub speed: Option<String>,
+    pub(crate) speed: Option<String>,
     /// The signer's address; may be left out where there is only one lane.
     #[arg(long)]
-    pub signer: Option<String>,
+    pub(crate) signer: Option<String>,
     /// The chain's id; may be left out where there is only one lane.
     #[arg(long)]
-    pub chain: Option<u64>,
+    pub(crate) chain: Option<u64>,
     /// An idempotency key: the same one never lands twice.
     #[arg(long)]
-    pub request_id: Option<String>,
+    pub(crate) request_id: Option<String>,
     /// Wait until it has ended.
     #[arg(long)]
-    pub wait: bool,
+    pub(crate) wait: bool,
     #[command(flatten)]
-    pub remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 #[derive(Debug, Args)]
-pub struct TxList {
+pub(crate) struct TxList {
     #[arg(long)]
-    pub state: Option<String>,
+    pub(crate) state: Option<String>,
     #[arg(long)]
-    pub signer: Option<String>,
+    pub(crate) signer: Option<String>,
     #[arg(long)]
-    pub chain: Option<u64>,
+    pub(crate) chain: Option<u64>,
     #[arg(long)]
-    pub hash: Option<String>,
+    pub(crate) hash: Option<String>,
     #[arg(long, default_value_t = 20)]
-    pub limit: u32,
+    pub(crate) limit: u32,
     /// Where the page before ended.
     #[arg(long)]
-    pub cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     #[command(flatten)]
-    pub remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Lane {
+pub(crate) enum Lane {
     /// List all lanes.
     List {
         #[command(flatten)]
@@ -221,19 +229,21 @@ pub enum Lane {
 }
 
 #[derive(Debug, Args)]
-pub struct LaneName {
+pub(crate) struct LaneName {
     /// The chain's id.
-    pub chain: u64,
+    pub(crate) chain: u64,
     /// The signer's address.
-    pub signer: String,
+    pub(crate) signer: String,
     #[command(flatten)]
-    pub remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Key {
+pub(crate) enum Key {
     /// Make a new key in an encrypted file.
-    #[command(after_help = "Example:\n  KEY_PASSWORD=… landfall key new keys/a.json --password-env KEY_PASSWORD")]
+    #[command(
+        after_help = "Example:\n  KEY_PASSWORD=… landfall key new keys/a.json --password-env KEY_PASSWORD"
+    )]
     New {
         /// Where to write it; an existing file is never overwritten.
         file: PathBuf,
@@ -249,47 +259,47 @@ pub enum Key {
 }
 
 #[derive(Debug, Args)]
-pub struct Password {
+pub(crate) struct Password {
     /// The variable that holds the password.
     #[arg(long)]
-    pub password_env: Option<String>,
+    pub(crate) password_env: Option<String>,
     /// The file that holds the password.
     #[arg(long)]
-    pub password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct KeyAddress {
+pub(crate) struct KeyAddress {
     /// The variable that holds the key in hex.
     #[arg(long)]
-    pub private_key_env: Option<String>,
+    pub(crate) private_key_env: Option<String>,
     /// An encrypted key file.
     #[arg(long)]
-    pub keystore: Option<PathBuf>,
+    pub(crate) keystore: Option<PathBuf>,
     #[command(flatten)]
-    pub password: Password,
+    pub(crate) password: Password,
     /// The variable that holds a BIP-39 phrase.
     #[arg(long)]
-    pub mnemonic_env: Option<String>,
+    pub(crate) mnemonic_env: Option<String>,
     /// Which account of the phrase.
     #[arg(long)]
-    pub index: Option<u32>,
+    pub(crate) index: Option<u32>,
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Bench {
+pub(crate) struct Bench {
     /// How many transactions.
     #[arg(long, default_value_t = 5_000)]
-    pub count: u64,
+    pub(crate) count: u64,
     /// Over how many signers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
-    pub signers: u64,
+    pub(crate) signers: u64,
     /// How many transactions go in one request.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    pub batch: u64,
+    pub(crate) batch: u64,
     /// The result as JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }

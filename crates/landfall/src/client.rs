@@ -5,29 +5,30 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 /// A server by its URL.
-pub struct Client {
+pub(crate) struct Client {
     url: String,
     http: reqwest::Client,
 }
 
 /// One answer: its status and its JSON.
-pub struct Answer {
-    pub status: StatusCode,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
 }
 
 impl Client {
-    pub fn new(url: &str) -> Result<Self> {
-        let http = reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(30)).build()?;
+    pub(crate) fn new(url: &str) -> Result<Self> {
+        let http =
+            reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(30)).build()?;
         Ok(Self { url: url.trim_end_matches('/').to_owned(), http })
     }
 
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Asks, and gives back whatever came.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
         let mut request = self.http.request(method, format!("{}{path}", self.url));
         if let Some(body) = body {
             request = request.json(body);
@@ -42,12 +43,12 @@ impl Client {
         Ok(Answer { status, body })
     }
 
-    pub async fn get(&self, path: &str) -> Result<Value> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.ask(Method::GET, path, None).await?;
         good(answer)
     }
 
-    pub async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value> {
+    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value> {
         let answer = self.ask(Method::POST, path, body).await?;
         good(answer)
     }

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::system::{SystemClock, SystemRandom};
 
 /// A node that is ready to answer.
-pub struct Node {
+pub(crate) struct Node {
     engine: Engine,
     server: Server,
     lanes: Vec<LaneId>,
@@ -29,13 +29,16 @@ pub struct Node {
 
 impl Node {
     /// Opens the store, loads the keys, starts the engine and takes the address.
-    pub async fn start(config: &Config) -> Result<Self> {
+    pub(crate) async fn start(config: &Config) -> Result<Self> {
         let signers = load_signers(config)?;
         Self::start_with(config, signers).await
     }
 
     /// As [`Self::start`], with keys that the caller brings.
-    pub async fn start_with(config: &Config, signers: BTreeMap<LaneId, Arc<dyn Signer>>) -> Result<Self> {
+    pub(crate) async fn start_with(
+        config: &Config,
+        signers: BTreeMap<LaneId, Arc<dyn Signer>>,
+    ) -> Result<Self> {
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -68,21 +71,23 @@ impl Node {
         let limits = Limits { body: config.server.max_body_bytes, batch: config.server.max_batch };
         let listen = config.server.listen;
         let server = Server::bind(listen, engine.handle(), limits).await.with_context(|| {
-            format!("cannot listen on {listen}; if another program has the address, choose one with server.listen")
+            format!(
+                "cannot listen on {listen}; if another program has the address, choose one with server.listen"
+            )
         })?;
         Ok(Self { engine, server, lanes })
     }
 
-    pub fn address(&self) -> Result<SocketAddr> {
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
         Ok(self.server.address()?)
     }
 
-    pub fn lanes(&self) -> &[LaneId] {
+    pub(crate) fn lanes(&self) -> &[LaneId] {
         &self.lanes
     }
 
     /// Answers until `stop` comes, then finishes what is under way.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    pub(crate) async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let served = self.server.run(stop).await;
         self.engine.stop().await;
         tracing::info!("stopped; what was accepted goes on at the next start");
@@ -122,7 +127,7 @@ fn load_signers(config: &Config) -> Result<BTreeMap<LaneId, Arc<dyn Signer>>> {
 }
 
 /// Ctrl-C, or the signal that service managers send.
-pub async fn stop_signal() {
+pub(crate) async fn stop_signal() {
     let interrupt = async {
         // Without a handler the signal ends the process at once, which is safe as well.
         if tokio::signal::ctrl_c().await.is_err() {

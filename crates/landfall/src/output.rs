@@ -6,7 +6,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
 /// The error and what led to it, for a person.
-pub fn failure(error: &anyhow::Error) {
+pub(crate) fn failure(error: &anyhow::Error) {
     let mark = paint("error", Colour::Red, std::io::stderr().is_terminal());
     eprintln!("{mark}: {error}");
     for cause in error.chain().skip(1) {
@@ -15,7 +15,7 @@ pub fn failure(error: &anyhow::Error) {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Colour {
+pub(crate) enum Colour {
     Red,
     Green,
     Yellow,
@@ -36,12 +36,12 @@ fn paint(text: &str, colour: Colour, on_terminal: bool) -> String {
 }
 
 /// Coloured on a terminal, plain elsewhere.
-pub fn coloured(text: &str, colour: Colour) -> String {
+pub(crate) fn coloured(text: &str, colour: Colour) -> String {
     paint(text, colour, std::io::stdout().is_terminal())
 }
 
 /// A state in its colour.
-pub fn state(name: &str) -> String {
+pub(crate) fn state(name: &str) -> String {
     let colour = match name {
         "confirmed" => Colour::Green,
         "reverted" | "failed" => Colour::Red,
@@ -52,7 +52,7 @@ pub fn state(name: &str) -> String {
 }
 
 /// A table without frills.
-pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>());
@@ -63,12 +63,12 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 /// JSON for programs.
-pub fn json(value: &Value) {
+pub(crate) fn json(value: &Value) {
     println!("{}", serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
 }
 
 /// A field as text; a dash where there is none.
-pub fn text(value: &Value, path: &str) -> String {
+pub(crate) fn text(value: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(value, |at, step| at.get(step));
     match found {
         None | Some(Value::Null) => "-".to_owned(),

@@ -8,7 +8,7 @@ use landfall_core::ports::clock::{Clock, Random};
 use tracing_subscriber::EnvFilter;
 
 /// The time of day.
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the adapter that reads the system's clock")]
@@ -19,7 +19,7 @@ impl Clock for SystemClock {
 }
 
 /// The system's randomness.
-pub struct SystemRandom;
+pub(crate) struct SystemRandom;
 
 impl Random for SystemRandom {
     fn bits(&self) -> u128 {
@@ -29,17 +29,17 @@ impl Random for SystemRandom {
 
 /// A moment of the monotonic clock, for measuring spans.
 #[expect(clippy::disallowed_methods, reason = "the binary measures how long things take")]
-pub fn moment() -> std::time::Instant {
+pub(crate) fn moment() -> std::time::Instant {
     std::time::Instant::now()
 }
 
 /// Unix time in whole seconds.
-pub fn unix_seconds() -> u64 {
+pub(crate) fn unix_seconds() -> u64 {
     SystemClock.now().0 / 1_000
 }
 
 /// Log lines go to standard error: readable on a terminal, JSON elsewhere. Commands that print an answer stay quiet.
-pub fn start_logging(filter: Option<&str>, is_server: bool) {
+pub(crate) fn start_logging(filter: Option<&str>, is_server: bool) {
     let default = if is_server { "info" } else { "error" };
     let filter = match filter {
         Some(text) => EnvFilter::new(text),

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use landfall_core::ports::signer::{Preimage, Signer as _};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
-use landfall_signer::{LocalSigner, Source};
 use serde_json::json;
 
+use super::dev_keys;
 use super::rig::{self, Rig};
 use crate::cli::Bench;
 use crate::client::Client;
@@ -27,7 +27,7 @@ const BLOCK: Duration = Duration::from_millis(250);
 const LIMIT: Duration = Duration::from_secs(600);
 const WINDOW: u64 = 2_000;
 
-pub async fn run(args: &Bench) -> Result<ExitCode> {
+pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
     let sign_limit = sign_limit().await?;
     let mut config = landfall_devchain::Config::new(Arc::new(unix_seconds));
     config.mining = Mining::Interval(BLOCK);
@@ -50,9 +50,12 @@ pub async fn run(args: &Bench) -> Result<ExitCode> {
     let rig = Rig::start(chain, settings, usize::try_from(args.signers)?).await?;
     let begun = moment();
     let bar = progress(args);
-    let mut accepted = tokio::time::timeout(LIMIT, load(&rig, args, &bar)).await.context("the load took too long")??;
+    let mut accepted =
+        tokio::time::timeout(LIMIT, load(&rig, args, &bar)).await.context("the load took too long")??;
     let accept_s = begun.elapsed().as_secs_f64();
-    tokio::time::timeout(LIMIT, finish(&rig, args, &bar)).await.context("the transactions did not all land")??;
+    tokio::time::timeout(LIMIT, finish(&rig, args, &bar))
+        .await
+        .context("the transactions did not all land")??;
     let landed_s = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     accepted.sort();
@@ -71,11 +74,10 @@ struct Times {
 /// Bare signatures per second of one core.
 async fn sign_limit() -> Result<f64> {
     let account = dev_accounts().next().context("there are no test accounts")?;
-    let source = Source::PrivateKey { env: "the public test key".to_owned() };
-    let key = account.key.to_string();
-    let signer = LocalSigner::load_with(&source, None, &|_| Some(key.clone()))?;
-    let requests: Vec<Preimage> =
-        (0..5_000_u64).map(|n| Preimage { bytes: Bytes::new(), digest: B256::left_padding_from(&n.to_be_bytes()) }).collect();
+    let signer = dev_keys::signer(&account)?;
+    let requests: Vec<Preimage> = (0..5_000_u64)
+        .map(|n| Preimage { bytes: Bytes::new(), digest: B256::left_padding_from(&n.to_be_bytes()) })
+        .collect();
     let count = requests.len() as f64;
     let begun = moment();
     let signed = signer.sign(requests).await;
@@ -158,13 +160,19 @@ fn report(args: &Bench, rig: &Rig, accepted: &[Duration], times: &Times) {
     let rows = [
         ("landed per second", format!("{landed_per_s:.0}")),
         ("accepted per second", format!("{:.0}", count / times.accept_s)),
-        ("accept, half within", format!("{:.1} ms for {} transactions", percentile(accepted, 50), args.batch)),
+        (
+            "accept, half within",
+            format!("{:.1} ms for {} transactions", percentile(accepted, 50), args.batch),
+        ),
         ("accept, 99 % within", format!("{:.1} ms", percentile(accepted, 99))),
         ("one core could sign", format!("{:.0} per second", times.sign_limit)),
         ("store", format!("{bytes:.0} bytes per transaction")),
         ("each landed once", if times.once { "yes".to_owned() } else { "NO".to_owned() }),
     ];
-    println!("{} transactions over {} signers, SQLite, a block every {BLOCK:?}, finality 2:", args.count, args.signers);
+    println!(
+        "{} transactions over {} signers, SQLite, a block every {BLOCK:?}, finality 2:",
+        args.count, args.signers
+    );
     for (name, value) in rows {
         println!("  {name:<22} {value}");
     }

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How many blocks each reorganisation takes back.
 const REORG_DEPTH: u64 = 2;
 
-pub async fn run(args: &Demo) -> Result<ExitCode> {
+pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
     let begun = moment();
     let chain = start_chain(args.seed).await?;
     let settings = Chain {
@@ -87,7 +87,9 @@ fn add_faults(chain: &Devchain) {
     chain.add_fault(Rule::sometimes(Fault::LoseRequest, 0.01).on(send));
     chain.add_fault(Rule::sometimes(Fault::EvictAfterAdmit, 0.03).on(send));
     chain.add_fault(Rule::sometimes(Fault::SilentDrop, 0.02).on(send));
-    chain.add_fault(Rule::sometimes(Fault::Refuse { code: -32000, message: "txpool is full".into() }, 0.01).on(send));
+    chain.add_fault(
+        Rule::sometimes(Fault::Refuse { code: -32000, message: "txpool is full".into() }, 0.01).on(send),
+    );
     chain.add_fault(Rule::sometimes(Fault::NullReceipts, 0.05).on("eth_getTransactionReceipt"));
     chain.add_fault(Rule::sometimes(Fault::LoseReply, 0.01));
     chain.add_fault(Rule::sometimes(Fault::Delay { ms: 30 }, 0.05));
@@ -136,7 +138,7 @@ async fn carry(rig: &mut Rig, args: &Demo, bar: &ProgressBar) -> Result<Troubles
             troubles.reorged_blocks += REORG_DEPTH;
             reorgs += 1;
         }
-        if landed < args.count && rig.chain.head() % 10 == 0 {
+        if landed < args.count && rig.chain.head().is_multiple_of(10) {
             troubles.evicted += rig.chain.evict_random(1).len() as u64;
         }
         bar.set_message(format!("{} kills, {} faults", troubles.kills, rig.chain.fault_counts().total()));
@@ -212,8 +214,14 @@ fn summary(args: &Demo, rig: &Rig, troubles: &Troubles, audit: &Audit) -> ExitCo
         println!("  {:>6}  blocks reorganised", troubles.reorged_blocks);
         println!("  {:>6}  replies lost after the node had acted", faults.lose_reply + faults.http_status);
         println!("  {:>6}  requests lost", faults.lose_request);
-        println!("  {:>6}  transactions evicted or silently dropped", troubles.evicted + faults.evict_after_admit + faults.silent_drop);
-        println!("  {:>6}  refusals, null receipts and delays", faults.refuse + faults.null_receipts + faults.delay);
+        println!(
+            "  {:>6}  transactions evicted or silently dropped",
+            troubles.evicted + faults.evict_after_admit + faults.silent_drop
+        );
+        println!(
+            "  {:>6}  refusals, null receipts and delays",
+            faults.refuse + faults.null_receipts + faults.delay
+        );
         println!("What the chain shows of {} transactions over {} lanes:", args.count, args.lanes);
         println!("  {:>6}  landed once", audit.landed_once);
         println!("  {:>6}  landed twice", audit.landed_twice);

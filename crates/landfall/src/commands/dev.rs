@@ -8,8 +8,8 @@ use anyhow::Result;
 use landfall_core::ports::signer::Signer as SignerPort;
 use landfall_core::{Account, ChainId, LaneId};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
-use landfall_signer::{LocalSigner, Source};
 
+use super::dev_keys;
 use crate::cli::Dev;
 use crate::config::{Chain, Config, ConfiguredFinality};
 use crate::node::{Node, stop_signal};
@@ -19,7 +19,7 @@ use crate::system::unix_seconds;
 /// How many of the funded accounts may be signers.
 const SIGNERS: usize = 4;
 
-pub async fn run(args: &Dev) -> Result<()> {
+pub(crate) async fn run(args: &Dev) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let every = Duration::from_millis(args.block_ms);
     let mut chain_config = landfall_devchain::Config::new(Arc::new(unix_seconds));
@@ -55,9 +55,7 @@ fn dev_chain(chain: &Devchain) -> Chain {
 fn dev_signers(chain: u64, count: usize) -> Result<BTreeMap<LaneId, Arc<dyn SignerPort>>> {
     let mut signers: BTreeMap<LaneId, Arc<dyn SignerPort>> = BTreeMap::new();
     for account in dev_accounts().take(count) {
-        let source = Source::PrivateKey { env: "the public test key".to_owned() };
-        let key = account.key.to_string();
-        let signer = LocalSigner::load_with(&source, Some(Account(account.address)), &|_| Some(key.clone()))?;
+        let signer = dev_keys::signer(&account)?;
         signers.insert(LaneId { chain: ChainId(chain), signer: signer.account() }, Arc::new(signer));
     }
     Ok(signers)

@@ -9,11 +9,11 @@ use crate::cli::{Key, KeyAddress, Password};
 use crate::config::Signer;
 use crate::output;
 
-pub fn run(command: Key) -> Result<()> {
+pub(crate) fn run(command: Key) -> Result<()> {
     match command {
         Key::New { file, password, json } => {
             let password = password_from(&password)?.read(&|name| std::env::var(name).ok())?;
-            let address = keystore::create(&file, &password, &rand::random())?;
+            let address = keystore::create(&file, &password, &randomness())?;
             if json {
                 output::json(&json!({ "address": address.to_string(), "keystore": file }));
             } else {
@@ -34,11 +34,20 @@ pub fn run(command: Key) -> Result<()> {
     Ok(())
 }
 
+/// From the system, for one key and its file.
+fn randomness() -> keystore::Randomness {
+    let mut bytes = keystore::Randomness::from([0; 64]);
+    rand::fill(bytes.as_mut_slice());
+    bytes
+}
+
 fn password_from(password: &Password) -> Result<PasswordFrom> {
     match (&password.password_env, &password.password_file) {
         (Some(env), None) => Ok(PasswordFrom::Env(env.clone())),
         (None, Some(file)) => Ok(PasswordFrom::File(file.clone())),
-        _ => bail!("the key file is encrypted: name its password with one of --password-env or --password-file"),
+        _ => bail!(
+            "the key file is encrypted: name its password with one of --password-env or --password-file"
+        ),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::output::{self, Colour, coloured, text};
 const HEADER: [&str; 9] =
     ["chain", "signer", "next nonce", "chain count", "waiting", "in flight", "health", "owner", "token"];
 
-pub async fn run(command: Lane) -> Result<()> {
+pub(crate) async fn run(command: Lane) -> Result<()> {
     match command {
         Lane::List { remote } => {
             let lanes = Client::new(&remote.url)?.get("/api/v1/lanes").await?;

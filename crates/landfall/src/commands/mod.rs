@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod dev;
+mod dev_keys;
 mod key;
 mod lane;
 mod rig;
@@ -16,7 +17,7 @@ use anyhow::Result;
 use crate::cli::{Cli, Command};
 use crate::config::reference;
 
-pub async fn run(cli: Cli) -> Result<ExitCode> {
+pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args).await?,
         Command::Dev(args) => dev::run(&args).await?,

@@ -24,10 +24,10 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How many transactions are handed over at once.
 const BATCH: usize = 25;
 
-pub struct Rig {
-    pub chain: Devchain,
-    pub client: Client,
-    pub signers: Vec<Address>,
+pub(crate) struct Rig {
+    pub(crate) chain: Devchain,
+    pub(crate) client: Client,
+    pub(crate) signers: Vec<Address>,
     config_file: PathBuf,
     server: Option<Child>,
     folder: TempDir,
@@ -35,7 +35,7 @@ pub struct Rig {
 
 impl Rig {
     /// Writes the configuration and starts the server on the chain.
-    pub async fn start(chain: Devchain, settings: Chain, signers: usize) -> Result<Self> {
+    pub(crate) async fn start(chain: Devchain, settings: Chain, signers: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let listen = free_address()?;
         let accounts: Vec<_> = dev_accounts().take(signers).collect();
@@ -61,7 +61,7 @@ impl Rig {
     }
 
     /// Starts the server, and waits until it can admit.
-    pub async fn start_server(&mut self) -> Result<()> {
+    pub(crate) async fn start_server(&mut self) -> Result<()> {
         let program = std::env::current_exe().context("this program's own file is not known")?;
         let log = std::fs::File::options().create(true).append(true).open(self.log_file())?;
         let mut command = Command::new(program);
@@ -88,26 +88,26 @@ impl Rig {
     }
 
     /// `SIGKILL`: nothing is finished, nothing is said.
-    pub async fn kill_server(&mut self) -> Result<()> {
+    pub(crate) async fn kill_server(&mut self) -> Result<()> {
         if let Some(mut server) = self.server.take() {
             server.kill().await.context("the server could not be killed")?;
         }
         Ok(())
     }
 
-    pub fn log_file(&self) -> PathBuf {
+    pub(crate) fn log_file(&self) -> PathBuf {
         self.folder.path().join("server.log")
     }
 
     /// The end of the server's log.
-    pub fn last_log(&self) -> String {
+    pub(crate) fn last_log(&self) -> String {
         let text = std::fs::read_to_string(self.log_file()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     /// Bytes of the database, with what is still in its log.
-    pub fn store_bytes(&self) -> u64 {
+    pub(crate) fn store_bytes(&self) -> u64 {
         let sizes = ["landfall.db", "landfall.db-wal"]
             .iter()
             .filter_map(|name| std::fs::metadata(self.folder.path().join(name)).ok());
@@ -115,14 +115,15 @@ impl Rig {
     }
 
     /// What lanes have not finished; none while the server does not answer.
-    pub async fn unfinished(&self) -> Option<u64> {
+    pub(crate) async fn unfinished(&self) -> Option<u64> {
         let lanes = self.client.get("/api/v1/lanes").await.ok()?;
-        let count = |lane: &Value| lane["waiting"].as_u64().unwrap_or(0) + lane["inFlight"].as_u64().unwrap_or(0);
+        let count =
+            |lane: &Value| lane["waiting"].as_u64().unwrap_or(0) + lane["inFlight"].as_u64().unwrap_or(0);
         Some(lanes["items"].as_array()?.iter().map(count).sum())
     }
 
     /// The slots each signer's lane has handed out.
-    pub async fn slots(&self) -> Result<BTreeMap<String, u64>> {
+    pub(crate) async fn slots(&self) -> Result<BTreeMap<String, u64>> {
         let lanes = self.client.get("/api/v1/lanes").await?;
         let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
         let slot = |lane: &Value| lane["nextNonce"].as_u64().unwrap_or(0);
@@ -140,7 +141,7 @@ fn free_address() -> Result<SocketAddr> {
 }
 
 /// The `n`th transaction: its data says which it is, so that the chain can be asked.
-pub fn submission(chain: u64, signer: Address, n: u64) -> Value {
+pub(crate) fn submission(chain: u64, signer: Address, n: u64) -> Value {
     json!({
         "chainId": chain,
         "signer": signer.to_string(),
@@ -150,13 +151,17 @@ pub fn submission(chain: u64, signer: Address, n: u64) -> Value {
 }
 
 /// Which transaction this is, if it is one of ours.
-pub fn number_of(landed: &Landed) -> Option<u64> {
+pub(crate) fn number_of(landed: &Landed) -> Option<u64> {
     Some(u64::from_be_bytes(landed.input.as_ref().try_into().ok()?))
 }
 
 /// Hands transactions over in batches and goes on until each was accepted, as a caller that does not give up would.
 /// Returns how long each request that was answered took.
-pub async fn hand_over(client: Arc<Client>, items: Vec<Value>, batch: Option<usize>) -> Result<Vec<Duration>> {
+pub(crate) async fn hand_over(
+    client: Arc<Client>,
+    items: Vec<Value>,
+    batch: Option<usize>,
+) -> Result<Vec<Duration>> {
     let mut took = Vec::new();
     for chunk in items.chunks(batch.unwrap_or(BATCH)) {
         let body = Value::Array(chunk.to_vec());
@@ -166,7 +171,9 @@ pub async fn hand_over(client: Arc<Client>, items: Vec<Value>, batch: Option<usi
                 && answer.status.is_success()
             {
                 let answers = answer.body["items"].as_array().cloned().unwrap_or_default();
-                if let Some(refused) = answers.iter().find(|a| !(a["status"] == 202 || a["status"] == 200 || a["status"] == 503)) {
+                if let Some(refused) =
+                    answers.iter().find(|a| !(a["status"] == 202 || a["status"] == 200 || a["status"] == 503))
+                {
                     bail!("a transaction was refused: {refused}");
                 }
                 if answers.len() == chunk.len() && answers.iter().all(|a| a["status"] != 503) {

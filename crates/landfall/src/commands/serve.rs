@@ -6,7 +6,7 @@ use crate::cli::Serve;
 use crate::config::Config;
 use crate::node::{Node, stop_signal};
 
-pub async fn run(args: &Serve) -> Result<()> {
+pub(crate) async fn run(args: &Serve) -> Result<()> {
     let config = Config::load(&args.config, std::env::vars())?;
     let node = Node::start(&config).await?;
     let address = node.address()?;

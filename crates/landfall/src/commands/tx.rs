@@ -16,7 +16,7 @@ use crate::output::{self, text};
 /// How often a followed transaction is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-pub async fn run(command: Tx) -> Result<ExitCode> {
+pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
     match command {
         Tx::Send(args) => send(args).await,
         Tx::Get { id, journal, remote } => get(&id, journal, &remote).await,

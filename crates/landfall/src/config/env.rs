@@ -5,12 +5,15 @@ use toml::{Table, Value};
 
 const PREFIX: &str = "LANDFALL_";
 /// Variables of that prefix that are not configuration keys.
-const OTHERS: &[&str] = &["LANDFALL_LOG", "LANDFALL_CONFIG", "LANDFALL_URL", "LANDFALL_ANVIL", "LANDFALL_CACHE"];
+const OTHERS: &[&str] =
+    &["LANDFALL_LOG", "LANDFALL_CONFIG", "LANDFALL_URL", "LANDFALL_ANVIL", "LANDFALL_CACHE"];
 
 /// Lays the variables over the file's table.
 pub(super) fn overlay(table: &mut Table, vars: impl Iterator<Item = (String, String)>) -> Result<()> {
     let mut vars: Vec<(String, String)> = vars
-        .filter(|(name, _)| name.starts_with(PREFIX) && name.contains("__") && !OTHERS.contains(&name.as_str()))
+        .filter(|(name, _)| {
+            name.starts_with(PREFIX) && name.contains("__") && !OTHERS.contains(&name.as_str())
+        })
         .collect();
     vars.sort();
     for (name, text) in vars {

@@ -4,7 +4,7 @@
 //! from it, and tests hold both to these structs.
 
 mod env;
-pub mod reference;
+pub(crate) mod reference;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,21 +19,21 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
-    pub server: Server,
-    pub store: Store,
-    pub node: Node,
-    pub lease: Lease,
-    pub chain: Vec<Chain>,
-    pub signer: Vec<Signer>,
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) store: Store,
+    pub(crate) node: Node,
+    pub(crate) lease: Lease,
+    pub(crate) chain: Vec<Chain>,
+    pub(crate) signer: Vec<Signer>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Server {
-    pub listen: SocketAddr,
-    pub max_body_bytes: usize,
-    pub max_batch: usize,
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) max_batch: usize,
 }
 
 impl Default for Server {
@@ -49,9 +49,9 @@ impl Default for Server {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Store {
-    pub url: String,
-    pub namespace: String,
+pub(crate) struct Store {
+    pub(crate) url: String,
+    pub(crate) namespace: String,
 }
 
 impl Default for Store {
@@ -62,8 +62,8 @@ impl Default for Store {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Node {
-    pub name: String,
+pub(crate) struct Node {
+    pub(crate) name: String,
 }
 
 impl Default for Node {
@@ -74,10 +74,10 @@ impl Default for Node {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Lease {
-    pub duration_s: u64,
-    pub renew_s: u64,
-    pub skew_s: u64,
+pub(crate) struct Lease {
+    pub(crate) duration_s: u64,
+    pub(crate) renew_s: u64,
+    pub(crate) skew_s: u64,
 }
 
 impl Default for Lease {
@@ -88,24 +88,24 @@ impl Default for Lease {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Chain {
-    pub id: u64,
+pub(crate) struct Chain {
+    pub(crate) id: u64,
     #[serde(deserialize_with = "one_or_many")]
-    pub rpc: Vec<String>,
+    pub(crate) rpc: Vec<String>,
     #[serde(default = "default::finality")]
-    pub finality: ConfiguredFinality,
+    pub(crate) finality: ConfiguredFinality,
     #[serde(default = "default::poll_ms")]
-    pub poll_ms: u64,
+    pub(crate) poll_ms: u64,
     #[serde(default = "default::max_in_flight")]
-    pub max_in_flight: u64,
+    pub(crate) max_in_flight: u64,
     #[serde(default = "default::resubmit_after_s")]
-    pub resubmit_after_s: u64,
+    pub(crate) resubmit_after_s: u64,
     #[serde(default = "default::bump_percent")]
-    pub bump_percent: u32,
+    pub(crate) bump_percent: u32,
     #[serde(default = "default::max_fee_gwei")]
-    pub max_fee_gwei: u64,
+    pub(crate) max_fee_gwei: u64,
     #[serde(default = "default::request_timeout_ms")]
-    pub request_timeout_ms: u64,
+    pub(crate) request_timeout_ms: u64,
 }
 
 mod default {
@@ -137,14 +137,14 @@ mod default {
 /// A number of blocks, or a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum ConfiguredFinality {
+pub(crate) enum ConfiguredFinality {
     Blocks(u64),
     Tag(FinalityTag),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FinalityTag {
+pub(crate) enum FinalityTag {
     Safe,
     Finalized,
 }
@@ -161,23 +161,23 @@ impl From<ConfiguredFinality> for Finality {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Signer {
+pub(crate) struct Signer {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<Account>,
+    pub(crate) address: Option<Account>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub private_key_env: Option<String>,
+    pub(crate) private_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub keystore: Option<PathBuf>,
+    pub(crate) keystore: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub password_env: Option<String>,
+    pub(crate) password_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mnemonic_env: Option<String>,
+    pub(crate) mnemonic_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<u32>,
+    pub(crate) index: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub chains: Vec<u64>,
+    pub(crate) chains: Vec<u64>,
 }
 
 /// `rpc = "…"` means one; commas part several, as an environment variable needs.
@@ -196,7 +196,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error>
 
 impl Config {
     /// Reads the file and the environment, and checks that they make sense together.
-    pub fn load(file: &Path, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
+    pub(crate) fn load(file: &Path, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| {
             format!(
                 "the configuration {} cannot be read; write one (`landfall config` prints a commented example) \
@@ -204,11 +204,12 @@ impl Config {
                 file.display()
             )
         })?;
-        Self::parse(&text, vars).with_context(|| format!("the configuration {} cannot be used", file.display()))
+        Self::parse(&text, vars)
+            .with_context(|| format!("the configuration {} cannot be used", file.display()))
     }
 
     /// As [`Self::load`], from text.
-    pub fn parse(text: &str, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
+    pub(crate) fn parse(text: &str, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
         let mut table: toml::Table = text.parse()?;
         env::overlay(&mut table, vars)?;
         let config: Self = table.try_into()?;
@@ -229,7 +230,10 @@ impl Config {
                 bail!("chain {}: max_in_flight must be at least 1, or nothing would be sent", chain.id);
             }
             if chain.bump_percent < 10 {
-                bail!("chain {}: bump_percent must be at least 10, which nodes ask of a replacement", chain.id);
+                bail!(
+                    "chain {}: bump_percent must be at least 10, which nodes ask of a replacement",
+                    chain.id
+                );
             }
             if chain.resubmit_after_s == 0 || chain.poll_ms == 0 || chain.request_timeout_ms == 0 {
                 bail!("chain {}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0", chain.id);
@@ -248,7 +252,7 @@ impl Config {
 }
 
 impl Chain {
-    pub fn lane_settings(&self) -> landfall_core::settings::LaneSettings {
+    pub(crate) fn lane_settings(&self) -> landfall_core::settings::LaneSettings {
         landfall_core::settings::LaneSettings {
             finality: self.finality.into(),
             max_in_flight: self.max_in_flight,
@@ -263,7 +267,7 @@ impl Chain {
         }
     }
 
-    pub fn chain_config(&self) -> landfall_chain::evm::Config {
+    pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {
         let mut config = landfall_chain::evm::Config::new(ChainId(self.id), self.rpc.clone());
         config.poll_interval = Duration::from_millis(self.poll_ms);
         config.request_timeout = Duration::from_millis(self.request_timeout_ms);
@@ -273,7 +277,7 @@ impl Chain {
 
 impl Signer {
     /// Where the key is, from the keys that are set.
-    pub fn source(&self) -> Result<landfall_signer::Source> {
+    pub(crate) fn source(&self) -> Result<landfall_signer::Source> {
         use landfall_signer::{PasswordFrom, Source};
         let kinds = [self.private_key_env.is_some(), self.keystore.is_some(), self.mnemonic_env.is_some()];
         if kinds.iter().filter(|set| **set).count() != 1 {
@@ -302,7 +306,8 @@ mod tests {
         Config::parse(text, vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
     }
 
-    const SMALL: &str = "[[chain]]\nid = 1\nrpc = [\"http://127.0.0.1:1\"]\n[[signer]]\nprivate_key_env = \"K\"";
+    const SMALL: &str =
+        "[[chain]]\nid = 1\nrpc = [\"http://127.0.0.1:1\"]\n[[signer]]\nprivate_key_env = \"K\"";
 
     #[test]
     fn what_is_not_set_has_the_documented_default() {
@@ -348,11 +353,8 @@ mod tests {
     #[test]
     fn a_signer_names_one_place_for_its_key() {
         assert!(Signer::default().source().is_err());
-        let two = Signer {
-            private_key_env: Some("A".into()),
-            mnemonic_env: Some("B".into()),
-            ..Signer::default()
-        };
+        let two =
+            Signer { private_key_env: Some("A".into()), mnemonic_env: Some("B".into()), ..Signer::default() };
         assert!(two.source().is_err());
     }
 }

@@ -1,14 +1,14 @@
 //! A sentence for each key, and the page and example file made from them.
 
 /// One key.
-pub struct Key {
+pub(crate) struct Key {
     /// `server.listen`; entries of lists as `chain.id`.
-    pub path: &'static str,
+    pub(crate) path: &'static str,
     /// As it would be written; in lists, an example.
-    pub value: &'static str,
-    pub sentence: &'static str,
+    pub(crate) value: &'static str,
+    pub(crate) sentence: &'static str,
     /// The key is commented out in the example.
-    pub optional: bool,
+    pub(crate) optional: bool,
 }
 
 const fn key(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
@@ -20,28 +20,48 @@ const fn optional(path: &'static str, value: &'static str, sentence: &'static st
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: &[Key] = &[
+pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
-    key("node.name", "\"landfall\"", "A readable name in leases, logs and metrics, such as env-region-pod-instance."),
+    key(
+        "node.name",
+        "\"landfall\"",
+        "A readable name in leases, logs and metrics, such as env-region-pod-instance.",
+    ),
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),
     key("lease.skew_s", "1", "How long before the end it stops acting."),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
-    key("chain.rpc", "[\"http://127.0.0.1:8545\"]", "Endpoints: failover on reads, fan-out on sends. http, https, ws or wss."),
+    key(
+        "chain.rpc",
+        "[\"http://127.0.0.1:8545\"]",
+        "Endpoints: failover on reads, fan-out on sends. http, https, ws or wss.",
+    ),
     key("chain.finality", "20", "Blocks on top of the including one, or \"safe\", or \"finalized\"."),
     key("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
     key("chain.max_in_flight", "16", "How many slots of a lane may be out at once."),
-    key("chain.resubmit_after_s", "60", "After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled."),
+    key(
+        "chain.resubmit_after_s",
+        "60",
+        "After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.",
+    ),
     key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
     key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
-    optional("signer.address", "\"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266\"", "The address the key must have; a check."),
+    optional(
+        "signer.address",
+        "\"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266\"",
+        "The address the key must have; a check.",
+    ),
     key("signer.private_key_env", "\"KEY_A\"", "The environment variable that holds the key in hex."),
-    optional("signer.keystore", "\"keys/a.json\"", "An encrypted key file instead; `landfall key new` makes one."),
+    optional(
+        "signer.keystore",
+        "\"keys/a.json\"",
+        "An encrypted key file instead; `landfall key new` makes one.",
+    ),
     optional("signer.password_env", "\"KEY_A_PASSWORD\"", "The variable that holds the keystore's password."),
     optional("signer.password_file", "\"keys/a.password\"", "Or the file that does."),
     optional("signer.mnemonic_env", "\"PHRASE\"", "Or the variable that holds a BIP-39 phrase."),
@@ -58,7 +78,7 @@ fn is_list(section: &str) -> bool {
 }
 
 /// The commented example file.
-pub fn example() -> String {
+pub(crate) fn example() -> String {
     let mut text = String::from(
         "# Landfall's configuration: every key with its default.\n\
          # Each can also be set as a variable: LANDFALL_SERVER__LISTEN, LANDFALL_CHAIN__0__RPC, …\n",
@@ -68,7 +88,11 @@ pub fn example() -> String {
         let section = section(key.path);
         if section != current {
             current = section;
-            text.push_str(&if is_list(section) { format!("\n[[{section}]]\n") } else { format!("\n[{section}]\n") });
+            text.push_str(&if is_list(section) {
+                format!("\n[[{section}]]\n")
+            } else {
+                format!("\n[{section}]\n")
+            });
         }
         let name = key.path.rsplit('.').next().unwrap_or_default();
         let mark = if key.optional { "# " } else { "" };
@@ -78,7 +102,7 @@ pub fn example() -> String {
 }
 
 /// The page in `docs/`.
-pub fn page() -> String {
+pub(crate) fn page() -> String {
     let mut text = String::from(
         "# Configuration\n\n\
          `landfall serve` reads `landfall.toml`, or the file named by `--config`. Every key can also be set as an\n\
@@ -94,7 +118,9 @@ pub fn page() -> String {
         if section != current {
             current = section;
             let title = if is_list(section) { format!("[[{section}]]") } else { format!("[{section}]") };
-            text.push_str(&format!("\n## `{title}`\n\n| key | default or example | what it does |\n|---|---|---|\n"));
+            text.push_str(&format!(
+                "\n## `{title}`\n\n| key | default or example | what it does |\n|---|---|---|\n"
+            ));
         }
         let name = key.path.rsplit('.').next().unwrap_or_default();
         let note = if key.optional { " (optional)" } else { "" };
@@ -120,7 +146,9 @@ mod tests {
     #[test]
     fn every_key_has_a_sentence_and_no_other_has() {
         let signer = Signer {
-            address: Some("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().map(landfall_core::Account).unwrap()),
+            address: Some(
+                "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().map(landfall_core::Account).unwrap(),
+            ),
             private_key_env: Some(String::new()),
             keystore: Some("k".into()),
             password_env: Some(String::new()),

@@ -207,7 +207,11 @@ fn queries() -> Vec<TxQuery> {
     }
     queries.push(TxQuery { signer: Some(account(1)), limit: 2, ..all.clone() });
     queries.push(TxQuery { signer: Some(account(1)), chain: Some(ChainId(2)), ..all.clone() });
-    queries.push(TxQuery { chain: Some(ChainId(1)), before: Some(landfall_core::QueueOrder(3)), ..all.clone() });
+    queries.push(TxQuery {
+        chain: Some(ChainId(1)),
+        before: Some(landfall_core::QueueOrder(3)),
+        ..all.clone()
+    });
     for slot in 0..4 {
         queries.push(TxQuery { hash: Some(attempt(slot, 0, None).hash), ..all.clone() });
     }
