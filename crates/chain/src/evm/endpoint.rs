@@ -13,9 +13,10 @@ use landfall_core::ChainId;
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::clock::Clock;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::classify::{Table, Verdict};
+use super::classify::{Table, Trouble, Verdict};
 use super::health::{Health, Identity, Standing};
 use super::name::Name;
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
@@ -26,6 +27,11 @@ use super::wire::Quantity;
 pub(crate) const MAX_BATCH: usize = 100;
 /// How many single questions are under way at once at an endpoint without batches.
 const SINGLES_AT_ONCE: usize = 8;
+
+/// How many packets are under way at once; more would only queue up there.
+const ON_THE_WIRE: usize = 64;
+/// How many more wait for their turn. Beyond that the endpoint is left out.
+const WAITING: usize = 4_096;
 
 /// What an endpoint turned out not to do.
 #[derive(Debug, Default)]
@@ -48,6 +54,8 @@ pub(crate) struct Endpoint {
     limit: Duration,
     next_id: AtomicU64,
     health: Mutex<Health>,
+    wire: Semaphore,
+    queue: Semaphore,
 }
 
 impl Endpoint {
@@ -69,6 +77,8 @@ impl Endpoint {
             limit,
             next_id: AtomicU64::new(1),
             health: Mutex::new(Health::new()),
+            wire: Semaphore::new(ON_THE_WIRE),
+            queue: Semaphore::new(ON_THE_WIRE + WAITING),
         }
     }
 
@@ -126,6 +136,10 @@ impl Endpoint {
                 self.quirks.no_batches.store(true, Ordering::Relaxed);
                 self.ask_singly(asks).await
             }
+            Err(BatchFailure::NotThisTime(text)) => {
+                tracing::debug!(endpoint = %self.name, %text, "a batch was refused; asking one by one");
+                self.ask_singly(asks).await
+            }
             Err(BatchFailure::Whole(failure)) => vec![Err(failure); asks.len()],
         }
     }
@@ -173,7 +187,7 @@ impl Endpoint {
             .collect())
     }
 
-    /// One error for a whole batch: the endpoint's trouble, or it does not take batches.
+    /// One error for a whole batch: the endpoint's trouble, or it does not take batches, or not this one.
     fn whole(&self, error: &ErrorPayload) -> BatchFailure {
         match self.failure(error) {
             failure @ Failure::TurnedAway { .. } => {
@@ -181,7 +195,12 @@ impl Endpoint {
                 BatchFailure::Whole(failure)
             }
             failure @ (Failure::Lost(_) | Failure::Refused(_) | Failure::Unreadable(_)) => {
-                BatchFailure::NotSupported(failure.to_string())
+                let text = failure.to_string();
+                if mentions_batch(&text) || NOT_A_REQUEST.contains(&error.code) {
+                    BatchFailure::NotSupported(text)
+                } else {
+                    BatchFailure::NotThisTime(text)
+                }
             }
         }
     }
@@ -198,14 +217,24 @@ impl Endpoint {
 
     /// One packet out and one in, within the time limit, noted in the book.
     async fn exchange(&self, packet: RequestPacket) -> Result<ResponsePacket, Failure> {
-        let started = self.clock.now();
-        let answer = match tokio::time::timeout(self.limit, self.link.exchange(packet)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(failure)) => Err(self.cleaned(failure)),
-            Err(_) => Err(too_late(self.limit)),
+        let Ok(_place) = self.queue.try_acquire() else {
+            let text = "too many requests to it are under way".to_owned();
+            return Err(Failure::TurnedAway { trouble: Trouble::Busy, code: None, text, wait: None });
+        };
+        let exchange = async {
+            // Never closed, so a turn always comes.
+            let _turn = self.wire.acquire().await;
+            let started = self.clock.now();
+            let answer = self.link.exchange(packet).await;
+            (answer, self.clock.now().since(started))
+        };
+        let (answer, latency) = match tokio::time::timeout(self.limit, exchange).await {
+            Ok((Ok(answer), latency)) => (Ok(answer), latency),
+            Ok((Err(failure), latency)) => (Err(self.cleaned(failure)), latency),
+            Err(_) => (Err(too_late(self.limit)), self.limit),
         };
         match &answer {
-            Ok(_) => self.health().answered(self.clock.now().since(started)),
+            Ok(_) => self.health().answered(latency, Instant::now()),
             Err(failure) => self.note_failure(failure),
         }
         answer
@@ -223,10 +252,18 @@ impl Endpoint {
 
     fn judge(&self, answer: Response) -> Answer {
         match answer.payload {
-            ResponsePayload::Success(result) => Ok(result),
+            ResponsePayload::Success(result) => {
+                self.health().served();
+                Ok(result)
+            }
             ResponsePayload::Failure(error) => {
                 let failure = self.failure(&error);
-                self.note_failure(&failure);
+                match &failure {
+                    Failure::Refused(_) => self.health().served(),
+                    Failure::Lost(_) | Failure::TurnedAway { .. } | Failure::Unreadable(_) => {
+                        self.note_failure(&failure);
+                    }
+                }
                 Err(failure)
             }
         }
@@ -267,7 +304,8 @@ impl Endpoint {
         if found == self.chain {
             Ok(())
         } else {
-            Err(Failure::Unreadable(format!("it serves chain {found}, not chain {}", self.chain)))
+            let text = format!("it serves chain {found}, not chain {}", self.chain);
+            Err(Failure::TurnedAway { trouble: Trouble::Foreign, code: None, text, wait: None })
         }
     }
 
@@ -319,8 +357,12 @@ pub(crate) struct Rank {
     failures: u32,
 }
 
+/// JSON-RPC's own codes for what is not a request at all, which a batch is to an endpoint that knows none.
+const NOT_A_REQUEST: [i64; 4] = [-32700, -32600, -32601, -32602];
+
 enum BatchFailure {
     NotSupported(String),
+    NotThisTime(String),
     Whole(Failure),
 }
 

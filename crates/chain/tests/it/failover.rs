@@ -104,6 +104,11 @@ async fn an_endpoint_of_another_chain_is_not_used_and_says_so() {
         assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(2)]));
     }
     assert_eq!(foreign.asked("eth_getTransactionCount"), 0);
+    let alone = self::chain(&[foreign.url()]);
+    for _ in 0..2 {
+        let Err(Error::Unreachable { text, .. }) = alone.counts(&[Account(BOB)], &AT).await else { panic!() };
+        assert!(text.contains("it serves chain 1, not chain 31337"), "{text}");
+    }
     let health = chain.endpoints();
     assert!(!health[0].usable);
     assert_eq!(health[0].trouble.as_deref(), Some("it serves chain 1, not chain 31337, and is not used"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain};
 
-use crate::harness::stub::{Mood, Stub};
+use crate::harness::stub::{Mood, Say, Stub, block};
 use crate::harness::{chain, chain_with, until};
 
 const A: B256 = B256::repeat_byte(0xa);
@@ -48,6 +48,29 @@ async fn the_endpoint_that_showed_a_head_may_take_it_back() {
     assert_eq!(head(&chain).await, Some(9));
     only.head(8, B);
     assert_eq!(head(&chain).await, Some(8));
+}
+
+#[tokio::test]
+async fn two_forks_of_the_same_height_do_not_take_turns() {
+    let (one, two) = (Stub::start().await, Stub::start().await);
+    one.head(8, A);
+    two.head(9, B);
+    let chain = chain(&[one.url(), two.url()]);
+    assert_eq!(head(&chain).await, Some(9));
+    one.head(9, A);
+    assert_eq!(chain.block(BlockAt::Latest).await.unwrap().unwrap().at.hash, B);
+}
+
+#[tokio::test]
+async fn an_endpoint_far_behind_is_asked_last() {
+    let (behind, fresh) = (Stub::start().await, Stub::start().await);
+    behind.head(90, B);
+    fresh.head(100, A);
+    let chain = chain(&[behind.url(), fresh.url()]);
+    assert_eq!(head(&chain).await, Some(100));
+    fresh.on("eth_getBlockByHash", |_| Say::Result(block(100, A, &[])));
+    assert!(chain.block(BlockAt::Hash(A)).await.unwrap().is_some());
+    assert_eq!(behind.asked("eth_getBlockByHash"), 0);
 }
 
 #[tokio::test]

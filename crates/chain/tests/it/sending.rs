@@ -114,6 +114,15 @@ async fn a_node_that_names_another_hash_has_still_taken_the_bytes() {
 }
 
 #[tokio::test]
+async fn an_answer_that_names_no_hash_is_not_a_yes() {
+    let stub = Stub::start().await;
+    for answer in [json!(null), json!({}), json!(true)] {
+        stub.on("eth_sendRawTransaction", move |_| Say::Result(answer.clone()));
+        assert_eq!(outcomes(&chain(&[stub.url()]).send(&sealed(2)).await), [Unknown, Unknown]);
+    }
+}
+
+#[tokio::test]
 async fn an_endpoint_without_batches_is_asked_one_by_one_from_then_on() {
     let stub = endpoint(Does::Accepts).await;
     stub.batches(Batches::Refused);
