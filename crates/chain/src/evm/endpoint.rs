@@ -2,13 +2,11 @@
 //!
 //! What an endpoint turned out not to support is remembered here, so that it is found out once.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_json_rpc::{ErrorPayload, Id, Request, RequestPacket, Response, ResponsePacket, ResponsePayload};
-use futures::StreamExt;
 use landfall_core::ChainId;
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::clock::Clock;
@@ -22,11 +20,6 @@ use super::name::Name;
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
-
-/// The most questions in one batch: what the strictest of the usual gateways take.
-pub(crate) const MAX_BATCH: usize = 100;
-/// How many single questions are under way at once at an endpoint without batches.
-const SINGLES_AT_ONCE: usize = 8;
 
 /// How many packets are under way at once; more would only queue up there.
 const ON_THE_WIRE: usize = 64;
@@ -51,7 +44,7 @@ pub(crate) struct Endpoint {
     chain: ChainId,
     table: Arc<Table>,
     clock: Arc<dyn Clock>,
-    limit: Duration,
+    pub(super) limit: Duration,
     next_id: AtomicU64,
     health: Mutex<Health>,
     wire: Semaphore,
@@ -105,107 +98,7 @@ impl Endpoint {
         read_some(ask.method, &self.ask(ask).await?)
     }
 
-    /// Asks many questions, in batches where the endpoint takes them. One answer for each, in the order asked.
-    pub(crate) async fn ask_all(&self, asks: &[Ask]) -> Vec<Answer> {
-        let mut answers = Vec::with_capacity(asks.len());
-        for chunk in asks.chunks(MAX_BATCH) {
-            let got = match chunk {
-                [one] => vec![self.ask(one).await],
-                many => self.ask_chunk(many).await,
-            };
-            // Whatever broke all of this chunk would break the next as well: no use in asking.
-            let broken =
-                got.iter().all(|answer| matches!(answer, Err(Failure::Lost(_) | Failure::TurnedAway { .. })));
-            answers.extend(got);
-            if let (true, Some(Err(failure))) = (broken, answers.last().cloned()) {
-                answers.resize_with(asks.len(), || Err(failure.clone()));
-                break;
-            }
-        }
-        answers
-    }
-
-    async fn ask_chunk(&self, asks: &[Ask]) -> Vec<Answer> {
-        if self.quirks.no_batches.load(Ordering::Relaxed) {
-            return self.ask_singly(asks).await;
-        }
-        match self.ask_batch(asks).await {
-            Ok(answers) => answers,
-            Err(BatchFailure::NotSupported(text)) => {
-                tracing::info!(endpoint = %self.name, %text, "endpoint takes no batches; asking one by one from now on");
-                self.quirks.no_batches.store(true, Ordering::Relaxed);
-                self.ask_singly(asks).await
-            }
-            Err(BatchFailure::NotThisTime(text)) => {
-                tracing::debug!(endpoint = %self.name, %text, "a batch was refused; asking one by one");
-                self.ask_singly(asks).await
-            }
-            Err(BatchFailure::Whole(failure)) => vec![Err(failure); asks.len()],
-        }
-    }
-
-    async fn ask_singly(&self, asks: &[Ask]) -> Vec<Answer> {
-        let singles: Vec<_> = asks.iter().map(|ask| self.ask(ask)).collect();
-        let singles = futures::stream::iter(singles).buffered(SINGLES_AT_ONCE).collect();
-        let limit = self.limit.saturating_mul(3);
-        tokio::time::timeout(limit, singles).await.unwrap_or_else(|_| vec![Err(too_late(limit)); asks.len()])
-    }
-
-    async fn ask_batch(&self, asks: &[Ask]) -> Result<Vec<Answer>, BatchFailure> {
-        let requests = asks
-            .iter()
-            .map(|ask| self.request(ask))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(BatchFailure::Whole)?;
-        let ids: Vec<Id> = requests.iter().map(|request| request.id().clone()).collect();
-        let packet = match self.exchange(RequestPacket::Batch(requests)).await {
-            Ok(packet) => packet,
-            Err(Failure::Lost(text)) if text.starts_with("HTTP 4") && mentions_batch(&text) => {
-                return Err(BatchFailure::NotSupported(text));
-            }
-            Err(failure) => return Err(BatchFailure::Whole(failure)),
-        };
-        let mut by_id: HashMap<Id, Response> = match packet {
-            ResponsePacket::Batch(answers) => match answers.as_slice() {
-                [Response { payload: ResponsePayload::Failure(error), .. }]
-                    if mentions_batch(&error.message) =>
-                {
-                    return Err(self.whole(error));
-                }
-                _ => answers.into_iter().map(|answer| (answer.id.clone(), answer)).collect(),
-            },
-            ResponsePacket::Single(Response { payload: ResponsePayload::Failure(error), .. }) => {
-                return Err(self.whole(&error));
-            }
-            ResponsePacket::Single(Response { payload: ResponsePayload::Success(_), .. }) => {
-                return Err(BatchFailure::NotSupported("one answer for a batch".to_owned()));
-            }
-        };
-        Ok(ids
-            .into_iter()
-            .map(|id| by_id.remove(&id).map_or_else(|| Err(no_answer()), |answer| self.judge(answer)))
-            .collect())
-    }
-
-    /// One error for a whole batch: the endpoint's trouble, or it does not take batches, or not this one.
-    fn whole(&self, error: &ErrorPayload) -> BatchFailure {
-        match self.failure(error) {
-            failure @ Failure::TurnedAway { .. } => {
-                self.note_failure(&failure);
-                BatchFailure::Whole(failure)
-            }
-            failure @ (Failure::Lost(_) | Failure::Refused(_) | Failure::Unreadable(_)) => {
-                let text = failure.to_string();
-                if mentions_batch(&text) || NOT_A_REQUEST.contains(&error.code) {
-                    BatchFailure::NotSupported(text)
-                } else {
-                    BatchFailure::NotThisTime(text)
-                }
-            }
-        }
-    }
-
-    fn request(&self, ask: &Ask) -> Result<alloy_json_rpc::SerializedRequest, Failure> {
+    pub(super) fn request(&self, ask: &Ask) -> Result<alloy_json_rpc::SerializedRequest, Failure> {
         Request::new(ask.method, self.next_id(), &ask.params)
             .serialize()
             .map_err(|error| Failure::Unreadable(format!("{}: {error}", ask.method)))
@@ -216,7 +109,7 @@ impl Endpoint {
     }
 
     /// One packet out and one in, within the time limit, noted in the book.
-    async fn exchange(&self, packet: RequestPacket) -> Result<ResponsePacket, Failure> {
+    pub(super) async fn exchange(&self, packet: RequestPacket) -> Result<ResponsePacket, Failure> {
         let Ok(_place) = self.queue.try_acquire() else {
             let text = "too many requests to it are under way".to_owned();
             return Err(Failure::TurnedAway { trouble: Trouble::Busy, code: None, text, wait: None });
@@ -250,7 +143,7 @@ impl Endpoint {
         }
     }
 
-    fn judge(&self, answer: Response) -> Answer {
+    pub(super) fn judge(&self, answer: Response) -> Answer {
         match answer.payload {
             ResponsePayload::Success(result) => {
                 self.health().served();
@@ -269,7 +162,7 @@ impl Endpoint {
         }
     }
 
-    fn failure(&self, error: &ErrorPayload) -> Failure {
+    pub(super) fn failure(&self, error: &ErrorPayload) -> Failure {
         let text = self.name.clean(&error.message);
         match self.table.classify(Some(error.code), &error.message) {
             Verdict::Endpoint(trouble) => {
@@ -284,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    fn note_failure(&self, failure: &Failure) {
+    pub(super) fn note_failure(&self, failure: &Failure) {
         self.health().failed(failure, failure.to_string(), Instant::now());
     }
 
@@ -357,23 +250,10 @@ pub(crate) struct Rank {
     failures: u32,
 }
 
-/// JSON-RPC's own codes for what is not a request at all, which a batch is to an endpoint that knows none.
-const NOT_A_REQUEST: [i64; 4] = [-32700, -32600, -32601, -32602];
-
-enum BatchFailure {
-    NotSupported(String),
-    NotThisTime(String),
-    Whole(Failure),
-}
-
-fn mentions_batch(text: &str) -> bool {
-    text.to_lowercase().contains("batch")
-}
-
-fn no_answer() -> Failure {
+pub(super) fn no_answer() -> Failure {
     Failure::Lost("no answer to this request came back".to_owned())
 }
 
-fn too_late(limit: Duration) -> Failure {
+pub(super) fn too_late(limit: Duration) -> Failure {
     Failure::Lost(format!("no answer within {} ms", limit.as_millis()))
 }

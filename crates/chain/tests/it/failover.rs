@@ -22,7 +22,7 @@ async fn a_read_goes_to_the_next_endpoint_when_one_is_broken() {
     let (broken, good) = (Stub::start().await, Stub::start().await);
     counting(&good, "0x7");
     let chain = chain_with(&[broken.url(), good.url()], |config| {
-        config.request_timeout = Duration::from_millis(300);
+        config.request_timeout = Duration::from_secs(1);
     });
     let moods = [
         Mood::Http(502, "<html>bad gateway</html>"),
@@ -112,6 +112,21 @@ async fn an_endpoint_of_another_chain_is_not_used_and_says_so() {
     let health = chain.endpoints();
     assert!(!health[0].usable);
     assert_eq!(health[0].trouble.as_deref(), Some("it serves chain 1, not chain 31337, and is not used"));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_was_out_of_reach_is_asked_again_for_its_chain() {
+    let stub = Stub::start().await;
+    counting(&stub, "0x2");
+    let chain = chain(&[stub.url()]);
+    assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(2)]));
+    stub.mood(Mood::Http(502, ""));
+    assert!(chain.counts(&[Account(BOB)], &AT).await.is_err());
+    // Behind the same address there is another node now.
+    stub.mood(Mood::Answering);
+    stub.on("eth_chainId", |_| Say::Result(json!("0x1")));
+    let error = chain.counts(&[Account(BOB)], &AT).await.unwrap_err().to_string();
+    assert!(error.contains("it serves chain 1"), "{error}");
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ fn an_endpoint_that_cannot_be_used_is_named_without_credentials() {
         EvmChain::new(config, std::sync::Arc::new(Still)).err().map(|error| error.to_string())
     };
     assert_eq!(build(&[]).as_deref(), Some("chain 1 has no endpoint"));
+    assert_eq!(build(&["https://node.example/x", "wss://node.example", " ws://node.example "]), None);
     let scheme = build(&["ipc://someuser:hunter22@host/0123456789abcdef0123?key=topsecret"]).unwrap();
     assert_clean(&scheme);
     assert!(scheme.contains("ipc is not spoken here"), "{scheme}");

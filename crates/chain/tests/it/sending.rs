@@ -58,20 +58,24 @@ async fn endpoint(does: Does) -> Stub {
 async fn merged(one: Does, two: Does) -> SendReport {
     let (one, two) = (endpoint(one).await, endpoint(two).await);
     let chain =
-        chain_with(&[one.url(), two.url()], |config| config.request_timeout = Duration::from_millis(400));
+        chain_with(&[one.url(), two.url()], |config| config.request_timeout = Duration::from_millis(1_500));
     chain.send(&sealed(1)).await.remove(0)
 }
 
 #[tokio::test]
 async fn answers_of_several_endpoints_become_one() {
     let silent = || Does::Is(Mood::Silent);
-    assert_eq!(merged(Does::Accepts, Does::Says("already known")).await.outcome, Accepted);
-    assert_eq!(merged(Does::Accepts, Does::Says("nonce too low")).await.outcome, Accepted);
-    assert_eq!(merged(silent(), Does::Says("already known")).await.outcome, AlreadyKnown);
-    assert_eq!(merged(silent(), silent()).await.outcome, Unknown);
-    assert_eq!(merged(Does::Says("intrinsic gas too low"), silent()).await.outcome, Unknown);
-    let limited = Does::Is(Mood::Limited(1));
-    assert_eq!(merged(Does::Says("intrinsic gas too low"), limited).await.outcome, Invalid);
+    let invalid = || Does::Says("intrinsic gas too low");
+    let (taken, used, known, open, half_open, limited) = tokio::join!(
+        merged(Does::Accepts, Does::Says("already known")),
+        merged(Does::Accepts, Does::Says("nonce too low")),
+        merged(silent(), Does::Says("already known")),
+        merged(silent(), silent()),
+        merged(invalid(), silent()),
+        merged(invalid(), Does::Is(Mood::Limited(1))),
+    );
+    assert_eq!(outcomes(&[taken, used, known, open]), [Accepted, Accepted, AlreadyKnown, Unknown]);
+    assert_eq!(outcomes(&[half_open, limited]), [Unknown, Invalid]);
 }
 
 #[tokio::test]
@@ -124,13 +128,26 @@ async fn an_answer_that_names_no_hash_is_not_a_yes() {
 
 #[tokio::test]
 async fn an_endpoint_without_batches_is_asked_one_by_one_from_then_on() {
-    let stub = endpoint(Does::Accepts).await;
-    stub.batches(Batches::Refused);
-    let chain = chain(&[stub.url()]);
-    for _ in 0..3 {
-        assert_eq!(outcomes(&chain.send(&sealed(3)).await), [Accepted, Accepted, Accepted]);
+    for batches in [Batches::Refused, Batches::BadRequest] {
+        let stub = endpoint(Does::Accepts).await;
+        stub.batches(batches);
+        let chain = chain(&[stub.url()]);
+        for _ in 0..3 {
+            assert_eq!(outcomes(&chain.send(&sealed(3)).await), [Accepted, Accepted, Accepted]);
+        }
+        assert_eq!((stub.asked("["), stub.asked("eth_sendRawTransaction")), (1, 9));
     }
-    assert_eq!((stub.asked("["), stub.asked("eth_sendRawTransaction")), (1, 9));
+}
+
+#[tokio::test]
+async fn a_batch_that_went_wrong_once_does_not_end_batches() {
+    let stub = endpoint(Does::Accepts).await;
+    stub.batches(Batches::Broken);
+    let chain = chain(&[stub.url()]);
+    assert_eq!(outcomes(&chain.send(&sealed(2)).await), [Accepted, Accepted]);
+    stub.batches(Batches::Taken);
+    assert_eq!(outcomes(&chain.send(&sealed(2)).await), [Accepted, Accepted]);
+    assert_eq!((stub.asked("["), stub.asked("eth_sendRawTransaction")), (2, 4));
 }
 
 #[tokio::test]

@@ -37,8 +37,12 @@ pub(crate) enum Mood {
 pub(crate) enum Batches {
     #[default]
     Taken,
-    /// One error object for the whole batch.
+    /// One error object for the whole batch: they are not allowed.
     Refused,
+    /// One error object for the whole batch: something went wrong.
+    Broken,
+    /// An HTTP error for the whole batch.
+    BadRequest,
 }
 
 type Script = Arc<dyn Fn(&Value) -> Say + Send + Sync>;
@@ -133,11 +137,14 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let said = match &packet {
         Value::Array(requests) => {
             shared.asked.lock().unwrap().push("[".to_owned());
-            if *shared.batches.lock().unwrap() == Batches::Refused {
-                json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "batches are not allowed"}})
-            } else {
+            let whole = |code: i64, text: &str| json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": text}});
+            let batches = *shared.batches.lock().unwrap();
+            match batches {
                 // In reverse: answers may come in any order.
-                requests.iter().rev().filter_map(|request| say(&shared, request)).collect()
+                Batches::Taken => requests.iter().rev().filter_map(|request| say(&shared, request)).collect(),
+                Batches::Refused => whole(-32600, "invalid request"),
+                Batches::Broken => whole(-32603, "something went wrong"),
+                Batches::BadRequest => return (StatusCode::BAD_REQUEST, "no batch please").into_response(),
             }
         }
         request => say(&shared, request).unwrap_or(Value::Null),
