@@ -7,12 +7,16 @@ use std::sync::atomic::Ordering;
 
 use alloy_json_rpc::{ErrorPayload, Id, RequestPacket, Response, ResponsePacket, ResponsePayload};
 use futures::StreamExt;
+use serde_json::Value;
 
 use super::endpoint::{Endpoint, no_answer, too_late};
 use super::rpc::{Answer, Ask, Failure};
 
 /// The most questions in one batch: what the strictest of the usual gateways take.
 const MAX_BATCH: usize = 100;
+/// The most that one batch may weigh, in bytes: nodes refuse bodies of a few megabytes, and a refused batch would
+/// be refused again. One question goes out whatever it weighs.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// How many single questions are under way at once at an endpoint without batches.
 const SINGLES_AT_ONCE: usize = 8;
 
@@ -25,6 +29,37 @@ enum BatchFailure {
     Whole(Failure),
 }
 
+/// Cuts questions into batches that a node takes.
+fn chunks(asks: &[Ask]) -> Vec<&[Ask]> {
+    let mut chunks = Vec::new();
+    let mut rest = asks;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fitting = rest
+            .iter()
+            .take(MAX_BATCH)
+            .take_while(|ask| {
+                bytes += weight(&ask.params);
+                bytes <= MAX_BATCH_BYTES
+            })
+            .count();
+        let (chunk, after) = rest.split_at(fitting.max(1));
+        chunks.push(chunk);
+        rest = after;
+    }
+    chunks
+}
+
+/// About how many bytes a value takes as JSON.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 3,
+        Value::Array(items) => items.iter().map(weight).sum::<usize>() + 2,
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + 4 + weight(value)).sum(),
+    }
+}
+
 fn mentions_batch(text: &str) -> bool {
     text.to_lowercase().contains("batch")
 }
@@ -33,7 +68,7 @@ impl Endpoint {
     /// Asks many questions, in batches where the endpoint takes them. One answer for each, in the order asked.
     pub(crate) async fn ask_all(&self, asks: &[Ask]) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(asks.len());
-        for chunk in asks.chunks(MAX_BATCH) {
+        for chunk in chunks(asks) {
             let got = match chunk {
                 [one] => vec![self.ask(one).await],
                 many => self.ask_chunk(many).await,
@@ -126,6 +161,32 @@ impl Endpoint {
                 } else {
                     BatchFailure::NotThisTime(text)
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn every_question_is_in_one_batch_in_order_and_no_batch_is_too_large(
+            sizes in prop::collection::vec(prop_oneof![4 => 0usize..200, 1 => 0usize..1_500_000], 0..150),
+        ) {
+            let asks: Vec<Ask> = sizes.iter().map(|&size| Ask::new("x", json!(["a".repeat(size)]))).collect();
+            let chunks = chunks(&asks);
+            let joined: Vec<usize> =
+                chunks.iter().flat_map(|chunk| chunk.iter().map(|ask| weight(&ask.params))).collect();
+            prop_assert_eq!(joined, asks.iter().map(|ask| weight(&ask.params)).collect::<Vec<_>>());
+            for chunk in chunks {
+                let bytes: usize = chunk.iter().map(|ask| weight(&ask.params)).sum();
+                prop_assert!(chunk.len() == 1 || (chunk.len() <= MAX_BATCH && bytes <= MAX_BATCH_BYTES));
             }
         }
     }

@@ -159,6 +159,19 @@ async fn large_sends_are_cut_into_batches() {
 }
 
 #[tokio::test]
+async fn heavy_bytes_are_not_packed_into_one_batch() {
+    let stub = endpoint(Does::Accepts).await;
+    let heavy: Vec<_> = (0..3)
+        .map(|n| {
+            let raw = Bytes::from(vec![n; 300_000]);
+            Sealed { hash: TxHash(keccak256(&raw)), raw }
+        })
+        .collect();
+    assert_eq!(outcomes(&chain(&[stub.url()]).send(&heavy).await), [Accepted, Accepted, Accepted]);
+    assert_eq!((stub.asked("["), stub.asked("eth_sendRawTransaction")), (0, 3));
+}
+
+#[tokio::test]
 async fn a_slow_endpoint_gets_the_bytes_but_does_not_hold_up_the_answer() {
     let (slow, good) = (endpoint(Does::Is(Mood::Silent)).await, endpoint(Does::Accepts).await);
     let chain = chain_with(&[slow.url(), good.url()], |config| {
