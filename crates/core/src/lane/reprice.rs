@@ -14,6 +14,7 @@ use crate::{ContentVersion, Millis, Slot};
 impl Lane {
     pub(super) fn reprice(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
         let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return Vec::new() };
+        let lowest = self.lowest_open(count);
         let open: Vec<Slot> = self
             .slots
             .range(count..)
@@ -21,10 +22,10 @@ impl Lane {
             .map(|(slot, _)| *slot)
             .collect();
         let mut drafts = Vec::new();
-        for (position, slot) in open.into_iter().enumerate() {
+        for slot in open {
             if self.wants_new_content(slot) || self.refused_as_cheap(slot) {
                 drafts.extend(self.replacement(slot, plan, now));
-            } else if position == 0
+            } else if lowest == Some(slot)
                 && let Some(stalls_at) = self.stalls_at(slot)
             {
                 if stalls_at > now {
@@ -35,6 +36,14 @@ impl Lane {
             }
         }
         drafts
+    }
+
+    /// The one slot that the chain can take next, whatever is going on for it: in use, or returned and not yet filled.
+    fn lowest_open(&self, count: Slot) -> Option<Slot> {
+        let used =
+            self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
+        let returned = self.row.returned.range(count..).next().copied();
+        [used, returned].into_iter().flatten().min()
     }
 
     /// The transaction's newest content has no bytes yet.
