@@ -122,22 +122,36 @@ impl Lane {
                 Prep::Running { .. } | Prep::Retry { .. } | Prep::Signing { .. } => continue,
                 Prep::Ready { gas } => *gas,
             };
-            if tx.status.state == TxState::AwaitingApproval {
+            if tx.status.state == TxState::AwaitingApproval || self.is_priced_out(tx) {
                 continue;
             }
             let fees =
                 first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
-            if view.fees.base_fee.is_some_and(|base| fees.cap() < base) {
-                continue;
-            }
             ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees });
         }
         ready
     }
 
+    /// What it may offer is under today's base fee.
+    pub(super) fn is_priced_out(&self, tx: &Transaction) -> bool {
+        let Some(quote) = self.view.as_ref().map(|view| &view.fees) else { return false };
+        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        quote.base_fee.is_some_and(|base| fees.cap() < base)
+    }
+
+    /// Cannot have a slot for now, for a reason of its own: others go first.
+    pub(super) fn is_held_up(&self, waiting: &Waiting) -> bool {
+        let retried = match waiting.prep {
+            Prep::Retry { .. } => true,
+            Prep::Running { tries } => tries > 0,
+            Prep::New | Prep::Ready { .. } | Prep::Signing { .. } => false,
+        };
+        retried || waiting.tx.status.state == TxState::AwaitingApproval || self.is_priced_out(&waiting.tx)
+    }
+
     /// Returned slots that nothing waits for are used up by no-ops, or those above them would never land (E9).
     fn fill_returned(&mut self) -> Vec<Draft> {
-        if !self.waiting.is_empty() || self.load.more || self.load.running {
+        if !self.waiting.is_empty() || self.load.news || self.load.more || self.load.running {
             return Vec::new();
         }
         let (Some(view), Some(gas)) = (self.view.clone(), self.no_op_gas) else { return Vec::new() };

@@ -218,7 +218,9 @@ pub struct Lane {
 #[derive(Debug, Default)]
 struct LoadState {
     running: bool,
-    /// The store may have more than is in memory.
+    /// The store may have new transactions or commands.
+    news: bool,
+    /// The store has more waiting transactions than it was asked for.
     more: bool,
     /// Not before this time.
     not_before: Millis,
@@ -246,7 +248,7 @@ impl Lane {
             no_op_gas: None,
             estimating_no_op: false,
             next_serial: 0,
-            load: LoadState { more: true, ..LoadState::default() },
+            load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
             hold_noted: None,
         };
@@ -287,6 +289,7 @@ impl Lane {
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
             && !self.load.running
+            && !self.load.news
             && !self.load.more
             && self.changes.is_empty()
     }
@@ -295,7 +298,7 @@ impl Lane {
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
         for event in events {
             match event {
-                LaneEvent::Work => self.load.more = true,
+                LaneEvent::Work => self.load.news = true,
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
                 LaneEvent::LoadFailed => self.load_failed(now),
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
