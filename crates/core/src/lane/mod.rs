@@ -143,7 +143,8 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    looking: bool,
+    /// Receipts are being asked for; the head that was known then.
+    looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
     /// A node refused the newest attempt as too cheap.
