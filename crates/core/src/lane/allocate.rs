@@ -89,6 +89,8 @@ impl Lane {
             }
             self.row.returned.remove(&highest);
             self.row.cursor = Some(highest);
+            // A no-op that was being signed for it is not needed any more.
+            self.cut_from(highest);
         }
         self.changes.row();
         self.changes.journal(Some(tx), now, Entry::SlotReturned { slot });

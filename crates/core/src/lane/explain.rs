@@ -13,8 +13,8 @@ pub enum Hold {
     NoView,
     /// The endpoints show another chain.
     ChainChanged,
-    /// The chain's count is above every slot we ever handed out.
-    UnknownSlots { cursor: Slot, count: Slot },
+    /// The chain has used slots for which we have stored no bytes.
+    UnknownSlots { first: Slot, last: Slot },
     /// An operator paused it.
     Paused,
 }
@@ -28,10 +28,10 @@ impl Hold {
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; \
                  if the chain was restarted on purpose, start with a new store"
                 .to_owned(),
-            Self::UnknownSlots { cursor, count } => format!(
-                "the chain has used slots {cursor} to {} of this account, which Landfall did not send: another \
-                 program uses the key, or the store is an older copy; check, then resume the lane",
-                count.0.saturating_sub(1)
+            Self::UnknownSlots { first, last } => format!(
+                "the chain has used {} of this account, which Landfall did not send: another program uses the key, \
+                 or the store is an older copy; check, then resume the lane",
+                if first == last { format!("slot {first}") } else { format!("slots {first} to {last}") }
             ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
@@ -49,11 +49,24 @@ impl Lane {
         if self.row.paused {
             return Some(Hold::Paused);
         }
-        match (self.row.cursor, self.chain_count()) {
-            (Some(cursor), Some(count)) if count > cursor => Some(Hold::UnknownSlots { cursor, count }),
-            (Some(_), Some(_)) => None,
-            _ => Some(Hold::NoView),
+        if self.row.cursor.is_none() || self.chain_count().is_none() {
+            return Some(Hold::NoView);
         }
+        let (first, last) = self.unknown_slots()?;
+        Some(Hold::UnknownSlots { first, last })
+    }
+
+    /// The lowest and the highest slot that the chain has used and for which we have no bytes: never handed out,
+    /// returned, or reserved.
+    pub(super) fn unknown_slots(&self) -> Option<(Slot, Slot)> {
+        let (cursor, count) = (self.row.cursor?, self.chain_count()?);
+        let reserved =
+            self.slots.range(..count).filter(|(_, r)| r.attempts.is_empty()).map(|(slot, _)| *slot);
+        let returned = self.row.returned.range(..count).copied();
+        let beyond = (count > cursor).then(|| [cursor, Slot(count.0 - 1)]).into_iter().flatten();
+        let mut unknown = reserved.chain(returned).chain(beyond);
+        let one = unknown.next()?;
+        Some(unknown.fold((one, one), |(first, last), slot| (first.min(slot), last.max(slot))))
     }
 
     /// Stored bytes may go out: on any hold but another chain.

@@ -84,7 +84,8 @@ impl Lane {
     /// The slot went to somebody else's transaction, for good.
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, now: Millis) {
         let Some(record) = self.slots.get(&slot) else { return };
-        if record.mined.is_some() {
+        // Without bytes of ours it is not a lost race but a slot that we do not know: the lane holds.
+        if record.mined.is_some() || record.attempts.is_empty() {
             return;
         }
         let tx = record.tx.and_then(|id| self.bound.remove(&id));

@@ -36,11 +36,11 @@ impl Lane {
 
     /// First signatures for slots that were reserved.
     fn sign_reserved(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
-        let Some(view) = self.view.clone() else { return Vec::new() };
+        let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return Vec::new() };
         let mut drafts = Vec::new();
         let open: Vec<Slot> = self
             .slots
-            .iter()
+            .range(count..)
             .filter(|(_, r)| r.attempts.is_empty() && !r.work.signing)
             .map(|(s, _)| *s)
             .collect();
@@ -92,7 +92,10 @@ impl Lane {
         let Some(record) = self.slots.get_mut(&draft.slot) else { return };
         record.work.signing = false;
         let wanted = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
+        let passed =
+            record.attempts.is_empty() && self.row.chain_count.is_some_and(|count| draft.slot < count);
         let stale = record.mined.is_some()
+            || passed
             || record.tx != draft.tx
             || wanted.is_some_and(|version| version != draft.version);
         match result {

@@ -53,6 +53,10 @@ impl Lane {
             self.row.chain_count = Some(count);
             self.moved_at = now;
         }
+        // Nothing is stored of these yet: somebody else was faster.
+        while let Some(passed) = self.tentative.keys().next().copied().filter(|slot| *slot < count) {
+            self.cut_from(passed);
+        }
         // The first count ever seen is where this lane begins (L3).
         if self.row.cursor.is_none() {
             self.row.cursor = Some(count);
