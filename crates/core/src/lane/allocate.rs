@@ -4,7 +4,7 @@
 //! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
 //! signers the reservation is committed first.
 
-use super::{Lane, Prep, SlotRecord, Tentative, Waiting};
+use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
@@ -21,7 +21,7 @@ struct Candidate {
 }
 
 impl Lane {
-    /// Drafts for slots that were never used, and no-ops for returned slots that nothing waits for.
+    /// Drafts for slots that were never used.
     pub(super) fn allocate(&mut self) -> Vec<Draft> {
         if self.hold().is_some() {
             return Vec::new();
@@ -47,7 +47,6 @@ impl Lane {
                 fees: candidate.fees,
             });
         }
-        drafts.extend(self.fill_returned());
         drafts
     }
 
@@ -119,12 +118,15 @@ impl Lane {
             if ready.len() == most {
                 break;
             }
+            if tx.status.state == TxState::AwaitingApproval {
+                continue;
+            }
             let gas = match prep {
                 Prep::New | Prep::Running { tries: 0 } => break,
                 Prep::Running { .. } | Prep::Retry { .. } | Prep::Signing { .. } => continue,
                 Prep::Ready { gas } => *gas,
             };
-            if tx.status.state == TxState::AwaitingApproval || self.is_priced_out(tx) {
+            if self.is_priced_out(tx) {
                 continue;
             }
             let fees =
@@ -151,14 +153,18 @@ impl Lane {
         retried || waiting.tx.status.state == TxState::AwaitingApproval || self.is_priced_out(&waiting.tx)
     }
 
-    /// Returned slots that nothing waits for are used up by no-ops, or those above them would never land (E9).
-    fn fill_returned(&mut self) -> Vec<Draft> {
-        if !self.waiting.is_empty() || self.load.news || self.load.more || self.load.running {
+    /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
+    pub(super) fn fill(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
+        let mut gaps = self.leftover();
+        gaps.extend(self.holes(plan, now));
+        let (Some(view), Some(gas)) = (self.live_view(), self.no_op_gas) else { return Vec::new() };
+        if gaps.is_empty() {
             return Vec::new();
         }
-        let (Some(view), Some(gas)) = (self.view.clone(), self.no_op_gas) else { return Vec::new() };
-        let gaps: Vec<Slot> =
-            self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+        if self.fill_at > now {
+            plan.wake(self.fill_at);
+            return Vec::new();
+        }
         let mut drafts = Vec::new();
         for slot in gaps {
             let serial = self.serial();
@@ -181,6 +187,38 @@ impl Lane {
             });
         }
         drafts
+    }
+
+    /// Returned slots that no waiting transaction can take. A paused lane's are, since those above go on.
+    fn leftover(&self) -> Vec<Slot> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let coming = self.load.news || self.load.more || self.load.running;
+        let wanted = match self.hold() {
+            None => coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting)),
+            Some(Hold::Paused) => false,
+            Some(Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. }) => true,
+        };
+        let free = self.row.returned.range(count..).filter(|slot| !self.tentative.contains_key(slot));
+        free.filter(|_| !wanted).copied().collect()
+    }
+
+    /// Slots below our own that the chain has not used and that were never ours: a stranger's transaction, which had
+    /// them, was reorged away. A count that fell may also be a node's lag, so this waits for a stall.
+    pub(super) fn holes(&self, plan: &mut Plan, now: Millis) -> Vec<Slot> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let open = self.slots.range(count..).find(|(_, record)| record.mined.is_none());
+        let Some(lowest) = open.map(|(slot, _)| *slot) else { return Vec::new() };
+        let free = |slot: &Slot| {
+            !self.slots.contains_key(slot)
+                && !self.row.returned.contains(slot)
+                && !self.tentative.contains_key(slot)
+        };
+        let holes: Vec<Slot> = (count.0..lowest.0).map(Slot).filter(free).collect();
+        let stalls_at = self.moved_at.after(self.settings.resubmit_after);
+        if stalls_at > now && !holes.is_empty() {
+            plan.wake(stalls_at);
+        }
+        if stalls_at > now || !self.chain_moves(now) { Vec::new() } else { holes }
     }
 
     /// The most that an attempt may offer per gas.

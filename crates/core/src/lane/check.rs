@@ -8,7 +8,7 @@
 //! | cannot pay | waits and is asked again (or fails, if the caller said so); others go first |
 //! | no verdict | asked again after 100, 200, 400 ms … 5 s; others go first |
 
-use super::{Action, Lane, Plan, Prep, back_off};
+use super::{Action, Lane, Plan, Prep, Waiting, back_off};
 use crate::attempt::Call;
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
@@ -43,24 +43,10 @@ pub struct Prepared {
 
 impl Lane {
     pub(super) fn plan_prepare(&mut self, plan: &mut Plan, now: Millis) {
-        if self.hold().is_some() {
+        if !self.may_send() {
             return;
         }
-        let mut jobs = Vec::new();
-        let window = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
-        for waiting in self.waiting.values_mut().take(window) {
-            let tries = match &waiting.prep {
-                Prep::New => 0,
-                Prep::Retry { tries, at, .. } if *at <= now => *tries,
-                Prep::Retry { at, .. } => {
-                    plan.wake(*at);
-                    continue;
-                }
-                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
-            };
-            waiting.prep = Prep::Running { tries };
-            jobs.push(PrepareJob { target: PrepareTarget::Tx(waiting.tx.id), call: waiting.tx.call() });
-        }
+        let mut jobs = self.prepare_waiting(plan, now);
         for record in self.slots.values_mut() {
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             let work = &mut record.work;
@@ -74,13 +60,44 @@ impl Lane {
             work.estimating = true;
             jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
         }
-        if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op() {
+        if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op(plan, now) {
             self.estimating_no_op = true;
             jobs.push(PrepareJob { target: PrepareTarget::NoOp, call: Call::no_op(self.id.signer) });
         }
         if !jobs.is_empty() {
             plan.actions.push(Action::Prepare(jobs));
         }
+    }
+
+    /// First estimates and due retries, as many at once as the window is wide twice.
+    fn prepare_waiting(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
+        if self.hold().is_some() {
+            return Vec::new();
+        }
+        let most = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
+        let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
+        let mut jobs = Vec::new();
+        for Waiting { tx, prep } in self.waiting.values_mut() {
+            // While a person thinks nothing is asked; it is checked again after the yes (F4).
+            if tx.status.state == TxState::AwaitingApproval {
+                continue;
+            }
+            let tries = match prep {
+                Prep::New => 0,
+                Prep::Retry { tries, at, .. } if *at <= now => *tries,
+                Prep::Retry { at, .. } => {
+                    plan.wake(*at);
+                    continue;
+                }
+                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
+            };
+            if running + jobs.len() >= most {
+                break;
+            }
+            *prep = Prep::Running { tries };
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
+        }
+        jobs
     }
 
     pub(super) fn take_prepared(&mut self, results: Vec<Prepared>, now: Millis) {
@@ -195,8 +212,9 @@ impl Lane {
     }
 
     /// Some slot is waiting to be filled by a no-op.
-    fn needs_no_op(&self) -> bool {
+    fn needs_no_op(&self, plan: &mut Plan, now: Millis) -> bool {
         !self.row.returned.is_empty()
+            || !self.holes(plan, now).is_empty()
             || self.slots.values().any(|record| {
                 record.mined.is_none()
                     && record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op())

@@ -209,6 +209,9 @@ pub struct Lane {
     moved_at: Millis,
     no_op_gas: Option<Gas>,
     estimating_no_op: bool,
+    /// No slot is filled before this time: the signer had trouble.
+    fill_at: Millis,
+    fill_tries: u32,
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
@@ -248,6 +251,8 @@ impl Lane {
             moved_at: now,
             no_op_gas: None,
             estimating_no_op: false,
+            fill_at: Millis(0),
+            fill_tries: 0,
             next_serial: 0,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),

@@ -69,7 +69,7 @@ impl Lane {
     }
 
     /// A head came within the interval.
-    fn chain_moves(&self, now: Millis) -> bool {
+    pub(super) fn chain_moves(&self, now: Millis) -> bool {
         self.view.as_ref().is_some_and(|view| now.since(view.head_since) < self.settings.resubmit_after)
     }
 

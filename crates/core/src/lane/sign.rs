@@ -3,7 +3,7 @@
 //! | slot of the draft | signature came | signature failed |
 //! |---|---|---|
 //! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
-//! | returned | bound | forgotten, stays returned |
+//! | returned, or a hole | bound | forgotten, stays as it was |
 //! | reserved (remote signer) | first attempt | keeps its slot, asked again |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
 //!
@@ -28,6 +28,7 @@ impl Lane {
         if !self.settings.reserve_before_signing {
             drafts.extend(self.allocate());
         }
+        drafts.extend(self.fill(plan, now));
         while !drafts.is_empty() {
             let rest = drafts.split_off(drafts.len().min(BATCH));
             plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));
@@ -123,7 +124,11 @@ impl Lane {
             Err(error) => {
                 let failed = draft.tx;
                 self.cut_from(draft.slot);
-                let Some(id) = failed else { return };
+                let Some(id) = failed else {
+                    self.fill_tries = self.fill_tries.saturating_add(1);
+                    self.fill_at = now.after(back_off(self.fill_tries, 500, 30_000));
+                    return;
+                };
                 match error {
                     signer::Error::Refused(text) => {
                         self.fail_waiting(id, ReasonCode::SignatureRefused, text, now);
@@ -166,7 +171,7 @@ impl Lane {
         let ready: Vec<Slot> =
             self.tentative.iter().filter(|(_, t)| t.signed.is_some()).map(|(slot, _)| *slot).collect();
         for slot in ready {
-            if !self.row.returned.contains(&slot) && self.row.cursor != Some(slot) {
+            if !self.row.returned.contains(&slot) && self.row.cursor.is_none_or(|cursor| slot > cursor) {
                 continue;
             }
             let Some((draft, sealed)) = self.tentative.remove(&slot).and_then(|t| t.signed) else { continue };
@@ -174,6 +179,8 @@ impl Lane {
                 let Some(mut waiting) = self.leave_waiting(id) else { continue };
                 waiting.tx.status.slot = Some(slot);
                 self.bound.insert(id, waiting.tx);
+            } else {
+                self.fill_tries = 0;
             }
             self.occupy(slot);
             self.slots.insert(slot, SlotRecord { tx: draft.tx, ..SlotRecord::default() });
