@@ -202,12 +202,14 @@ impl Lane {
         free.filter(|_| !wanted).copied().collect()
     }
 
-    /// Slots below our own that the chain has not used and that were never ours: a stranger's transaction, which had
+    /// Slots below our own, or below the next one, that the chain has not used and that were never ours: a stranger's transaction, which had
     /// them, was reorged away. A count that fell may also be a node's lag, so this waits for a stall.
     pub(super) fn holes(&self, plan: &mut Plan, now: Millis) -> Vec<Slot> {
         let Some(count) = self.chain_count() else { return Vec::new() };
-        let open = self.slots.range(count..).find(|(_, record)| record.mined.is_none());
-        let Some(lowest) = open.map(|(slot, _)| *slot) else { return Vec::new() };
+        let open =
+            self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
+        let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.hold().is_none());
+        let Some(lowest) = open.or(waited_for) else { return Vec::new() };
         let free = |slot: &Slot| {
             !self.slots.contains_key(slot)
                 && !self.row.returned.contains(slot)
