@@ -136,7 +136,8 @@ struct SlotWork {
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
-    signing: bool,
+    /// The serial of the draft that is being signed.
+    signing: Option<u64>,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,

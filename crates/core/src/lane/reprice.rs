@@ -18,7 +18,7 @@ impl Lane {
         let open: Vec<Slot> = self
             .slots
             .range(count..)
-            .filter(|(_, r)| r.mined.is_none() && !r.work.signing && !r.attempts.is_empty())
+            .filter(|(_, r)| r.mined.is_none() && r.work.signing.is_none() && !r.attempts.is_empty())
             .map(|(slot, _)| *slot)
             .collect();
         let mut drafts = Vec::new();
@@ -104,7 +104,7 @@ impl Lane {
             }
         };
         let serial = self.serial();
-        self.slots.get_mut(&slot)?.work.signing = true;
+        self.slots.get_mut(&slot)?.work.signing = Some(serial);
         Some(Draft { serial, lane: self.id, slot, tx, version, no_op, call, gas, fees })
     }
 }

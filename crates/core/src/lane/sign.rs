@@ -42,7 +42,7 @@ impl Lane {
         let open: Vec<Slot> = self
             .slots
             .range(count..)
-            .filter(|(_, r)| r.attempts.is_empty() && !r.work.signing)
+            .filter(|(_, r)| r.attempts.is_empty() && r.work.signing.is_none())
             .map(|(s, _)| *s)
             .collect();
         for slot in open {
@@ -55,7 +55,7 @@ impl Lane {
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             // After a restart the estimate is gone: it is asked for again first.
             let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
-            record.work.signing = true;
+            record.work.signing = Some(serial);
             let no_op = tx.is_no_op();
             let ceiling = tx
                 .request
@@ -91,7 +91,10 @@ impl Lane {
     /// Another attempt, or the first one of a reserved slot.
     fn signed_again(&mut self, draft: Draft, result: Result<Sealed, signer::Error>, now: Millis) {
         let Some(record) = self.slots.get_mut(&draft.slot) else { return };
-        record.work.signing = false;
+        if record.work.signing != Some(draft.serial) {
+            return;
+        }
+        record.work.signing = None;
         let wanted = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
         let passed =
             record.attempts.is_empty() && self.row.chain_count.is_some_and(|count| draft.slot < count);
