@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
 //! | returned, or a hole | bound | forgotten, stays as it was |
-//! | reserved (remote signer) | first attempt | keeps its slot, asked again |
+//! | reserved (remote signer) | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
 //!
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
@@ -15,7 +15,7 @@ use crate::attempt::{Attempt, Draft, Sealed, SendHints};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
 use crate::ports::signer;
-use crate::transaction::{ReasonCode, TxState};
+use crate::transaction::{Ending, Reason, ReasonCode, TxState};
 use crate::{Millis, Slot};
 
 /// At most this many signatures are asked for at once.
@@ -103,6 +103,11 @@ impl Lane {
             || record.tx != draft.tx
             || wanted.is_some_and(|version| version != draft.version);
         match result {
+            Err(signer::Error::Refused(text)) if record.attempts.is_empty() => {
+                let Some(id) = record.tx else { return };
+                let reason = Reason { code: ReasonCode::SignatureRefused, text };
+                self.begin_ending(id, Ending::Fail(reason), now);
+            }
             Err(_) => {
                 record.work.sign_tries = record.work.sign_tries.saturating_add(1);
                 record.work.sign_at = now.after(back_off(record.work.sign_tries, 500, 30_000));
