@@ -4,6 +4,7 @@
 //! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer. News (a command
 //! may be among them) are loaded however many wait already; the rest of the queue only when there is room.
 
+use super::check::needs_approval;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::{Millis, TxId};
 
@@ -39,8 +40,9 @@ impl Lane {
                 || self.bound.contains_key(&tx.id)
                 || self.waiting.contains_key(&(tx.order, tx.id));
             if !known && tx.is_waiting() {
+                let checked = self.settings.checks || needs_approval(&tx, &self.settings);
                 let prep = match tx.payload().gas {
-                    Some(gas) if !self.settings.checks => Prep::Ready { gas },
+                    Some(gas) if !checked => Prep::Ready { gas },
                     Some(_) | None => Prep::New,
                 };
                 self.waiting.insert((tx.order, tx.id), Waiting { tx, prep });

@@ -13,7 +13,8 @@ use crate::attempt::Call;
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
 use crate::request::OnInsufficientFunds;
-use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::settings::LaneSettings;
+use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
 use crate::{Gas, Millis, TxId};
 
 /// How long an account that cannot pay is left alone.
@@ -166,14 +167,14 @@ impl Lane {
 
     fn checks_passed(&mut self, id: TxId, estimate: Gas, now: Millis) {
         let gas = self.with_headroom(estimate);
-        let checks = self.settings.checks;
-        let limit = self.settings.approve_above;
+        let settings = self.settings.clone();
         let Some(waiting) = self.waiting_mut(id) else { return };
         let tx = &mut waiting.tx;
-        let needs_approval = limit.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved;
         let next = match tx.status.state {
-            TxState::Accepted if needs_approval => Some((TxState::AwaitingApproval, Entry::ApprovalAsked)),
-            TxState::Accepted if checks => Some((TxState::Simulated, Entry::Simulated)),
+            TxState::Accepted | TxState::Simulated if needs_approval(tx, &settings) => {
+                Some((TxState::AwaitingApproval, Entry::ApprovalAsked))
+            }
+            TxState::Accepted if settings.checks => Some((TxState::Simulated, Entry::Simulated)),
             _ => None,
         };
         waiting.prep = Prep::Ready { gas: tx.payload().gas.unwrap_or(gas) };
@@ -220,4 +221,9 @@ impl Lane {
                     && record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op())
             })
     }
+}
+
+/// A person must say yes first, and has not.
+pub(super) fn needs_approval(tx: &Transaction, settings: &LaneSettings) -> bool {
+    settings.approve_above.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved
 }
