@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::SendReport;
+use crate::outcome::{SendOutcome, SendReport};
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
@@ -144,6 +144,8 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
+    /// The kinds of answers that the newest attempt has had: each is written once.
+    answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
