@@ -22,6 +22,10 @@ mod explain;
 mod finish;
 mod reprice;
 mod sign;
+#[cfg(test)]
+mod test_world;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,3 @@
+//! What the lane promises, held against a model world.
+
+mod properties;
