@@ -6,7 +6,7 @@
 
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
-use crate::fees::{Fees, first_price};
+use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
 use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
@@ -223,9 +223,10 @@ impl Lane {
         if stalls_at > now || !self.chain_moves(now) { Vec::new() } else { holes }
     }
 
-    /// The most that an attempt may offer per gas.
+    /// The most that an attempt may offer per gas. Contents leave room for the no-op that may have to replace them.
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
-        let asked = tx.and_then(|tx| tx.request.options.max_fee_per_gas);
-        asked.map_or(self.settings.max_fee, |asked| asked.min(self.settings.max_fee))
+        let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
+        let top = content_ceiling(self.settings.max_fee);
+        tx.request.options.max_fee_per_gas.map_or(top, |asked| asked.min(top))
     }
 }

@@ -166,7 +166,7 @@ impl Lane {
             let under = crate::Price(base.0 - newest.fees.cap().0);
             said.push_str(&format!("slot {slot} is {} under the base fee; ", under.in_gwei()));
         }
-        if record.work.at_ceiling {
+        if record.work.at_ceiling == Some(tx.version()) {
             said.push_str("its price is at the ceiling; ");
         }
         match &newest.hints.last {

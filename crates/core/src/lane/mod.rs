@@ -38,7 +38,7 @@ use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+use crate::{ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
@@ -156,8 +156,8 @@ struct SlotWork {
     looks: u32,
     /// A node refused the newest attempt as too cheap.
     reprice_now: bool,
-    /// The ladder's end was reported.
-    at_ceiling: bool,
+    /// The content for which the ladder's end was reported.
+    at_ceiling: Option<ContentVersion>,
 }
 
 /// How far a waiting transaction's preparation is.

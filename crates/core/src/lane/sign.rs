@@ -47,7 +47,7 @@ impl Lane {
             .collect();
         for slot in open {
             let serial = self.serial();
-            let Some(record) = self.slots.get_mut(&slot) else { continue };
+            let Some(record) = self.slots.get(&slot) else { continue };
             if record.work.sign_at > now {
                 plan.wake(record.work.sign_at);
                 continue;
@@ -55,13 +55,9 @@ impl Lane {
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             // After a restart the estimate is gone: it is asked for again first.
             let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
-            record.work.signing = Some(serial);
             let no_op = tx.is_no_op();
-            let ceiling = tx
-                .request
-                .options
-                .max_fee_per_gas
-                .map_or(self.settings.max_fee, |c| c.min(self.settings.max_fee));
+            let fees =
+                first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -71,8 +67,11 @@ impl Lane {
                 no_op,
                 call: tx.call(),
                 gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
-                fees: first_price(&view.fees, tx.request.options.speed, tx.payload().fees, ceiling),
+                fees,
             });
+            if let Some(record) = self.slots.get_mut(&slot) {
+                record.work.signing = Some(serial);
+            }
         }
         drafts
     }
