@@ -74,16 +74,17 @@ impl Lane {
         self.view.as_ref().is_some_and(|view| view.status == ChainStatus::Live)
     }
 
-    /// Holds that need a person are written down, once.
+    /// Holds that need a person are written down, once, however their numbers change.
     pub(super) fn note_hold(&mut self, now: Millis) {
         let hold = self.hold();
-        if hold == self.hold_noted {
+        let kind = hold.as_ref().map(std::mem::discriminant);
+        if kind == self.hold_noted {
             return;
         }
         if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. })) = &hold {
             self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
         }
-        self.hold_noted = hold;
+        self.hold_noted = kind;
     }
 
     /// Why this transaction has not moved on. None for one that is not here or has ended.
@@ -119,12 +120,11 @@ impl Lane {
 
     fn explain_ready(&self, tx: &Transaction) -> String {
         if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
-            && self.ceiling(Some(tx)) < base
+            && self.is_priced_out(tx)
         {
             return format!(
-                "the base fee is {}, above its ceiling of {}; it waits until fees fall",
-                base.in_gwei(),
-                self.ceiling(Some(tx)).in_gwei()
+                "the base fee is {}, above what it may offer; it waits until fees fall",
+                base.in_gwei()
             );
         }
         let out = self.slots.len();
@@ -140,8 +140,14 @@ impl Lane {
             let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
             return format!("in block {}, with {on_top} blocks on top; not final yet", receipt.block.number);
         }
+        if let Some(hold @ (Hold::NoView | Hold::ChainChanged)) = self.hold() {
+            return format!("slot {slot} is kept: {}", hold.sentence());
+        }
         let Some(newest) = record.attempts.last() else {
-            return format!("slot {slot} is reserved and its signature is awaited");
+            return match self.hold() {
+                Some(hold) => format!("slot {slot} is reserved: {}", hold.sentence()),
+                None => format!("slot {slot} is reserved and its signature is awaited"),
+            };
         };
         if self.chain_count().is_some_and(|count| slot < count) {
             return format!(
@@ -152,8 +158,9 @@ impl Lane {
                 span(record.work.look_at.since(now))
             );
         }
-        let lowest = self.slots.iter().find(|(_, r)| r.mined.is_none()).map(|(s, _)| *s);
-        if let Some(lower) = lowest.filter(|lowest| *lowest < slot) {
+        let landed = |lower: &Slot| self.slots.get(lower).is_some_and(|record| record.mined.is_some());
+        let first = self.chain_count().unwrap_or(slot);
+        if let Some(lower) = (first.0..slot.0).map(Slot).find(|lower| !landed(lower)) {
             return format!("slot {slot} waits for slot {lower}, which must land first");
         }
         let mut said = String::new();

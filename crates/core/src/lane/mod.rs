@@ -222,7 +222,7 @@ pub struct Lane {
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
-    hold_noted: Option<Hold>,
+    hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
 /// Whether the store is being asked for more.
