@@ -3,6 +3,7 @@
 //! [`Desk`] runs the loop of the engine (apply, commit, plan) on a model store and holds the lane to its promises at
 //! every turn. [`World`](play::World) adds a chain and plays a list of steps, faults among them.
 
+mod carry;
 mod chain;
 mod play;
 mod store;
@@ -50,11 +51,6 @@ impl Desk {
         let now = Millis(1_000_000);
         let lane = Lane::load(store.acquire(), settings.clone(), now);
         Self { lane, store, settings, now, wake_at: None }
-    }
-
-    /// One turn of the loop whose commit succeeds.
-    pub(super) fn turn(&mut self, events: Vec<LaneEvent>) -> Vec<Action> {
-        self.turn_with(events, CommitFate::Done).expect("the commit was done")
     }
 
     /// One turn of the loop. `None`: the lane was thrown away and loaded again.

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use alloy_primitives::U256;
 
-use super::{CommitFate, Desk, ModelChain, payment, seal};
+use super::{CommitFate, Desk, ModelChain, payment};
 use crate::attempt::Sealed;
-use crate::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareTarget, Prepared, Sent};
-use crate::outcome::{SendOutcome, SendReport};
-use crate::ports::chain::EstimateFailure;
-use crate::ports::signer;
+use crate::lane::{Action, LaneEvent};
+use crate::outcome::SendOutcome;
 use crate::ports::store::CommandKind;
 use crate::request::{AskedFees, OnDisplaced, OnInsufficientFunds, Options, Speed};
 use crate::settings::LaneSettings;
@@ -99,7 +97,7 @@ pub(in super::super) struct World {
     pub(in super::super) desk: Desk,
     pub(in super::super) chain: ModelChain,
     pub(in super::super) started: Vec<Action>,
-    answers: Vec<LaneEvent>,
+    pub(in super::super) answers: Vec<LaneEvent>,
     /// Sends of lanes that are no more.
     ghosts: Vec<Sealed>,
     fate: CommitFate,
@@ -282,7 +280,7 @@ impl World {
         }
     }
 
-    fn show(&mut self, lag: u64, receipts: bool) {
+    pub(in super::super) fn show(&mut self, lag: u64, receipts: bool) {
         let view = Arc::new(self.chain.view(lag));
         let upto = view.head.at.number;
         let found = if receipts {
@@ -296,7 +294,7 @@ impl World {
         self.turn(vec![LaneEvent::Chain { view, receipts: found }]);
     }
 
-    fn prove(&mut self) {
+    pub(in super::super) fn prove(&mut self) {
         let open: Vec<Slot> = self.desk.lane.slots.keys().copied().collect();
         let mut events = Vec::new();
         for slot in open {
@@ -312,107 +310,13 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    pub(in super::super) fn settle(&mut self) {
         let started = std::mem::take(&mut self.started);
         let mut events = std::mem::take(&mut self.answers);
         for action in started {
             events.push(self.act(action, &Fault::None));
         }
         self.turn(events);
-    }
-
-    fn act(&mut self, action: Action, fault: &Fault) -> LaneEvent {
-        match action {
-            Action::Load { limit } => match fault {
-                Fault::NotDone | Fault::AnswerLost => LaneEvent::LoadFailed,
-                _ => LaneEvent::Loaded(self.load(limit)),
-            },
-            Action::Prepare(jobs) => LaneEvent::Prepared(
-                jobs.into_iter()
-                    .map(|job| Prepared { target: job.target, result: self.estimate(job.target, fault) })
-                    .collect(),
-            ),
-            Action::Sign(drafts) => LaneEvent::Signed(
-                drafts
-                    .into_iter()
-                    .enumerate()
-                    .map(|(index, draft)| {
-                        let result = self.sign(index, &draft, fault);
-                        (draft, result)
-                    })
-                    .collect(),
-            ),
-            Action::Send(outgoing) => {
-                LaneEvent::Sent(outgoing.into_iter().map(|one| self.send(one, fault)).collect())
-            }
-            Action::Look(wanted) => {
-                let (slots, hashes): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
-                let found = match fault {
-                    Fault::NotDone | Fault::AnswerLost => Vec::new(),
-                    _ => self.chain.receipts(&hashes.concat()),
-                };
-                LaneEvent::Looked { slots, found }
-            }
-        }
-    }
-
-    fn load(&self, limit: u32) -> Loaded {
-        self.desk.store.load(limit)
-    }
-
-    fn estimate(&mut self, target: PrepareTarget, fault: &Fault) -> Result<Gas, EstimateFailure> {
-        let text = "as the step says".to_owned();
-        if let (PrepareTarget::Tx(id), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault) {
-            self.overtaken.insert(id);
-        }
-        match fault {
-            Fault::AnswerLost | Fault::NotDone => Err(EstimateFailure::Unavailable { text }),
-            Fault::Funds => Err(EstimateFailure::InsufficientFunds { text }),
-            Fault::Never => Err(EstimateFailure::Reverted { reason: text }),
-            Fault::None | Fault::Silent | Fault::Says { .. } => Ok(Gas(40_000)),
-        }
-    }
-
-    /// In a batch every second signature fails, so that batches are cut in the middle.
-    fn sign(
-        &mut self,
-        index: usize,
-        draft: &crate::attempt::Draft,
-        fault: &Fault,
-    ) -> Result<Sealed, signer::Error> {
-        let text = "as the step says".to_owned();
-        let failed = match fault {
-            Fault::AnswerLost | Fault::NotDone => Some(signer::Error::Unavailable(text)),
-            Fault::Never if !draft.no_op => Some(signer::Error::Refused(text)),
-            _ => None,
-        };
-        if let Some(error) = failed.filter(|_| index.is_multiple_of(2)) {
-            self.overtaken.extend(draft.tx);
-            return Err(error);
-        }
-        let sealed = seal(draft);
-        self.chain.know(draft, &sealed);
-        Ok(sealed)
-    }
-
-    fn send(&mut self, one: Outgoing, fault: &Fault) -> Sent {
-        let outcome = match fault {
-            Fault::None | Fault::Never | Fault::Funds => self.chain.send(&one.sealed),
-            Fault::AnswerLost => {
-                self.chain.send(&one.sealed);
-                SendOutcome::Unknown
-            }
-            Fault::NotDone => SendOutcome::Unknown,
-            Fault::Silent => SendOutcome::Accepted,
-            Fault::Says { outcome, taken } => {
-                if *taken {
-                    self.chain.send(&one.sealed);
-                }
-                *outcome
-            }
-        };
-        let report = SendReport { outcome, endpoint: "node".into(), code: None, text: None, latency_ms: 1 };
-        Sent { slot: one.slot, hash: one.sealed.hash, report }
     }
 
     /// Faults have stopped: the world is honest until nothing is left to do.
