@@ -22,19 +22,23 @@ mod explain;
 mod finish;
 mod reprice;
 mod sign;
+#[cfg(test)]
+mod test_world;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::SendReport;
+use crate::outcome::{SendOutcome, SendReport};
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+use crate::{ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
@@ -136,20 +140,24 @@ struct SlotWork {
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
-    signing: bool,
+    /// The serial of the draft that is being signed.
+    signing: Option<u64>,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    looking: bool,
+    /// The kinds of answers that the newest attempt has had: each is written once.
+    answers: BTreeSet<SendOutcome>,
+    /// Receipts are being asked for; the head that was known then.
+    looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
     /// A node refused the newest attempt as too cheap.
     reprice_now: bool,
-    /// The ladder's end was reported.
-    at_ceiling: bool,
+    /// The content for which the ladder's end was reported.
+    at_ceiling: Option<ContentVersion>,
 }
 
 /// How far a waiting transaction's preparation is.
@@ -210,17 +218,22 @@ pub struct Lane {
     moved_at: Millis,
     no_op_gas: Option<Gas>,
     estimating_no_op: bool,
+    /// No slot is filled before this time: the signer had trouble.
+    fill_at: Millis,
+    fill_tries: u32,
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
-    hold_noted: Option<Hold>,
+    hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
 /// Whether the store is being asked for more.
 #[derive(Debug, Default)]
 struct LoadState {
     running: bool,
-    /// The store may have more than is in memory.
+    /// The store may have new transactions or commands.
+    news: bool,
+    /// The store has more waiting transactions than it was asked for.
     more: bool,
     /// Not before this time.
     not_before: Millis,
@@ -248,8 +261,10 @@ impl Lane {
             moved_at: now,
             no_op_gas: None,
             estimating_no_op: false,
+            fill_at: Millis(0),
+            fill_tries: 0,
             next_serial: 0,
-            load: LoadState { more: true, ..LoadState::default() },
+            load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
             hold_noted: None,
         };
@@ -295,6 +310,7 @@ impl Lane {
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
             && !self.load.running
+            && !self.load.news
             && !self.load.more
             && self.changes.is_empty()
     }
@@ -303,7 +319,7 @@ impl Lane {
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
         for event in events {
             match event {
-                LaneEvent::Work => self.load.more = true,
+                LaneEvent::Work => self.load.news = true,
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
                 LaneEvent::LoadFailed => self.load_failed(now),
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
