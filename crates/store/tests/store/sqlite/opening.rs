@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use landfall_core::Namespace;
-use landfall_core::ports::store::{self, Leases, Reads};
+use landfall_core::ports::store::{self, Acquired, Leases, Reads};
 use landfall_store::Sqlite;
 use landfall_store::sqlite::{OpenError, Options};
 use tempfile::TempDir;
@@ -25,10 +26,7 @@ async fn filled(file: &Path) -> String {
 }
 
 fn refused(file: &Path) -> OpenError {
-    match open(file) {
-        Ok(_) => panic!("{} was opened", file.display()),
-        Err(error) => error,
-    }
+    open(file).unwrap_err()
 }
 
 fn folder() -> TempDir {
@@ -222,6 +220,17 @@ async fn sessions_of_a_process_that_crashed_hold_nothing() {
     assert_eq!(store.lane(lane(1)).await.unwrap().unwrap().owner, None);
     store.open_session(session(2), "node-1", LEASE).await.unwrap();
     assert_eq!(acquire(&store, lane(1), 2).await.0, 2);
+}
+
+#[tokio::test]
+async fn a_session_does_not_end_by_time_while_the_file_is_open() {
+    let folder = folder();
+    let store = open(&folder.path().join("a.db")).unwrap();
+    store.open_session(session(1), "node-1", Duration::ZERO).await.unwrap();
+    store.open_session(session(2), "node-2", LEASE).await.unwrap();
+    acquire(&store, lane(1), 1).await;
+    assert!(matches!(store.acquire(lane(1), session(2)).await.unwrap(), Acquired::HeldBy { .. }));
+    assert!(store.renew_session(session(1), Duration::ZERO).await.unwrap());
 }
 
 #[tokio::test]
