@@ -22,6 +22,9 @@ impl Lane {
 
     /// A transaction that has ended meanwhile is not here, and nothing is done.
     fn cancel(&mut self, id: TxId, now: Millis) {
+        if self.planted_cancel(id, now) {
+            return;
+        }
         let text = "cancelled by the caller".to_owned();
         self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
     }

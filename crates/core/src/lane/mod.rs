@@ -20,6 +20,7 @@ mod check;
 mod command;
 mod explain;
 mod finish;
+mod planted;
 mod reprice;
 mod sign;
 #[cfg(test)]
@@ -214,6 +215,8 @@ pub struct Lane {
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
     view: Option<Arc<ChainView>>,
+    /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
+    seen_count: Option<Slot>,
     /// When a slot of ours last moved on chain.
     moved_at: Millis,
     no_op_gas: Option<Gas>,
@@ -258,6 +261,7 @@ impl Lane {
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
             view: None,
+            seen_count: None,
             moved_at: now,
             no_op_gas: None,
             estimating_no_op: false,
@@ -367,9 +371,9 @@ impl Lane {
         self.next_serial
     }
 
-    /// The chain's count of this account, as last seen.
+    /// The chain's count of this account; none until it was seen since the load.
     fn chain_count(&self) -> Option<Slot> {
-        self.row.chain_count
+        self.seen_count
     }
 }
 

@@ -31,7 +31,7 @@ impl Lane {
             {
                 if stalls_at > now {
                     plan.wake(stalls_at);
-                } else if self.chain_moves(now) {
+                } else if self.chain_moves(now) && !self.planted_bump(slot, now) {
                     drafts.extend(self.replacement(slot, plan, now));
                 }
             }

@@ -95,8 +95,7 @@ impl Lane {
         }
         record.work.signing = None;
         let wanted = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
-        let passed =
-            record.attempts.is_empty() && self.row.chain_count.is_some_and(|count| draft.slot < count);
+        let passed = record.attempts.is_empty() && self.seen_count.is_some_and(|count| draft.slot < count);
         let stale = record.mined.is_some()
             || passed
             || record.tx != draft.tx

@@ -49,6 +49,7 @@ impl Lane {
     }
 
     fn take_count(&mut self, count: Slot, now: Millis) {
+        self.seen_count = Some(count);
         if self.row.chain_count != Some(count) {
             self.row.chain_count = Some(count);
             self.moved_at = now;
@@ -57,15 +58,17 @@ impl Lane {
         while let Some(passed) = self.tentative.keys().next().copied().filter(|slot| *slot < count) {
             self.cut_from(passed);
         }
-        // The first count ever seen is where this lane begins (L3).
+        // The first count ever seen is where this lane begins (L3). It is committed at once: an older copy of the store
+        // is recognised by a cursor that the chain has passed, and one without a cursor is not.
         if self.row.cursor.is_none() {
             self.row.cursor = Some(count);
+            self.changes.row();
         }
     }
 
     /// Winners whose block is gone are winners no more; those that cannot be judged are looked up again.
     fn check_winners(&mut self, goes_on: bool, now: Millis) {
-        let Some(view) = self.live_view() else { return };
+        let Some(view) = self.live_view().filter(|_| !self.planted_no_hash()) else { return };
         let count = self.chain_count();
         for (slot, record) in &mut self.slots {
             let tx = record.tx.and_then(|id| self.bound.get_mut(&id));
@@ -178,6 +181,7 @@ impl Lane {
                 self.changes.tx(tx, now);
                 self.changes.journal(Some(tx.id), now, Entry::Displaced { slot: *slot });
             }
+            self.planted_null_receipt(*slot, now);
         }
     }
 }
