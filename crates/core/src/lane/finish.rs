@@ -78,6 +78,7 @@ impl Lane {
                 self.by_hash.remove(&attempt.hash);
             }
         }
+        self.ended = self.ended.max(Some(slot));
         self.changes.close(slot);
     }
 

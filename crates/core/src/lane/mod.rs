@@ -211,6 +211,8 @@ pub struct Lane {
     waiting: BTreeMap<(QueueOrder, TxId), Waiting>,
     tentative: BTreeMap<Slot, Tentative>,
     by_hash: BTreeMap<TxHash, Slot>,
+    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
+    ended: Option<Slot>,
     view: Option<Arc<ChainView>>,
     /// When a slot of ours last moved on chain.
     moved_at: Millis,
@@ -254,6 +256,7 @@ impl Lane {
             waiting: BTreeMap::new(),
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
+            ended: None,
             view: None,
             moved_at: now,
             no_op_gas: None,

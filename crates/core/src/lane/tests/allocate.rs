@@ -170,3 +170,24 @@ fn a_slot_whose_no_op_is_being_signed_when_the_cursor_falls_below_it_is_handed_o
     world.rest();
     assert_eq!(world.attempts(5).len(), 1);
 }
+
+#[test]
+fn a_slot_that_is_final_ahead_of_the_view_is_not_a_hole() {
+    let mut world = world(settings());
+    world.broadcast();
+    let above = world.broadcast();
+    world.desk.pass(30_000);
+    world.chain.mine(0, true, world.desk.now);
+    world.show(0, true);
+    world.play(Step::Foreign);
+    for _ in 0..2 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.prove();
+    assert!(world.desk.store.closed.contains(&Slot(5)));
+    world.wait(35_000);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 1);
+    world.calm_down(50);
+    assert_eq!(world.desk.store.state(above), TxState::Confirmed);
+}
