@@ -81,6 +81,7 @@ impl Lane {
                 self.closed_hashes.push(attempt.hash);
             }
         }
+        self.ended = self.ended.max(Some(slot));
         self.changes.close(slot);
     }
 

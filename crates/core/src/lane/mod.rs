@@ -214,6 +214,8 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
+    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
+    ended: Option<Slot>,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -260,6 +262,7 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
+            ended: None,
             view: None,
             seen_count: None,
             moved_at: now,

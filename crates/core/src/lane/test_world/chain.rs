@@ -217,9 +217,10 @@ impl ModelChain {
             .collect()
     }
 
-    /// The chain as a node sees it that is `lag` blocks behind.
+    /// The chain as a node sees it that is `lag` blocks behind, though never behind a final block: such a node is not
+    /// used.
     pub(in super::super) fn view(&self, lag: u64) -> ChainView {
-        let number = self.head().at.number.saturating_sub(lag);
+        let number = self.head().at.number.saturating_sub(lag).max(self.settled);
         let head = &self.blocks[number as usize];
         let recent = self.blocks[..=number as usize].iter().rev().take(self.recent as usize);
         ChainView {

@@ -156,3 +156,38 @@ fn a_slot_that_a_stranger_lost_in_a_reorg_is_filled_after_a_stall() {
     assert!(world.attempts(5)[0].no_op);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
 }
+
+#[test]
+fn a_slot_whose_no_op_is_being_signed_when_the_cursor_falls_below_it_is_handed_out_anew() {
+    let (mut world, above) = world_with_a_returned_slot();
+    world.carry(Kind::Prepare, Fault::None);
+    assert!(world.desk.lane.tentative.contains_key(&Slot(5)));
+    world.cancel(above);
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(5)));
+    let next = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.slot_of(next), Some(5));
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 1);
+}
+
+#[test]
+fn a_slot_that_is_final_ahead_of_the_view_is_not_a_hole() {
+    let mut world = world(settings());
+    world.broadcast();
+    let above = world.broadcast();
+    world.desk.pass(30_000);
+    world.chain.mine(0, true, world.desk.now);
+    world.show(0, true);
+    world.play(Step::Foreign);
+    for _ in 0..2 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.prove();
+    assert!(world.desk.store.closed.contains(&Slot(5)));
+    world.wait(35_000);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 1);
+    world.calm_down(50);
+    assert_eq!(world.desk.store.state(above), TxState::Confirmed);
+}

@@ -156,3 +156,12 @@ fn the_first_count_ever_seen_is_where_the_lane_begins() {
     assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
     assert_eq!(world.desk.lane.hold(), None);
 }
+
+#[test]
+fn another_chains_count_is_not_where_a_lane_begins() {
+    let mut world = super::World::new(settings(), 2);
+    world.play(Step::ShowOther);
+    assert_eq!((world.desk.lane.row.cursor, world.desk.lane.row.chain_count), (None, None));
+    world.show(0, true);
+    assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
+}
