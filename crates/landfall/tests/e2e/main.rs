@@ -1,0 +1,15 @@
+//! The whole of it, as a caller and the chain see it: the real binary over HTTP on a real anvil, killed and restarted.
+//!
+//! One file per subject. A test starts its own chain and its own server in a folder of its own and ends both; it
+//! asserts on answers and on blocks, never on the inside. `support` starts, asks, waits and reads blocks.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends at the first thing that is not as it should be"
+)]
+
+mod concurrency;
+mod kills;
+mod support;
