@@ -10,6 +10,7 @@
     reason = "a test ends at the first thing that is not as it should be"
 )]
 
+mod bad_input;
 mod concurrency;
 mod kills;
 mod support;
