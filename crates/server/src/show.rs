@@ -5,7 +5,7 @@ use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{LaneSummary, TxRecord};
-use landfall_core::request::{AskedFees, Finality, Options, Payload};
+use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
 use landfall_core::transaction::{Ending, Transaction};
 use landfall_core::view::{ChainView, Receipt};
 use landfall_core::{LaneId, Millis};
@@ -86,7 +86,8 @@ fn payload(payload: &Payload) -> Value {
         }
     }
     if !payload.access_list.is_empty() {
-        value["accessList"] = json!(payload.access_list);
+        let item = |item: &AccessItem| json!({ "address": item.address.to_string(), "storageKeys": item.storage_keys });
+        value["accessList"] = payload.access_list.iter().map(item).collect();
     }
     without_nulls(value)
 }
