@@ -13,4 +13,5 @@
 mod bad_input;
 mod concurrency;
 mod kills;
+mod life;
 mod support;
