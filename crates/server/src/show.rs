@@ -11,9 +11,10 @@ use landfall_core::view::{ChainView, Receipt};
 use landfall_core::{LaneId, Millis};
 use serde_json::{Map, Value, json};
 
+/// Always with three digits of a second, so that texts sort as times do.
 pub(crate) fn time(at: Millis) -> Value {
     let ms = i64::try_from(at.0).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(time.to_string()))
+    jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(format!("{time:.3}")))
 }
 
 /// Leaves out what is null, so that an absent thing is absent.
