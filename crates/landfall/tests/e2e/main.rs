@@ -14,4 +14,6 @@ mod bad_input;
 mod concurrency;
 mod kills;
 mod life;
+mod refusals;
+mod restart;
 mod support;

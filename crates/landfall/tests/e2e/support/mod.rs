@@ -2,13 +2,15 @@
 
 mod api;
 mod chain;
+mod gate;
 mod process;
 mod server;
 mod wait;
 
 pub(crate) use api::{Answer, Api, is_terminal, text};
 pub(crate) use chain::{Chain, Landed, marker, number_of};
-pub(crate) use process::{program, signal};
+pub(crate) use gate::Gate;
+pub(crate) use process::{Output, program, run, signal};
 pub(crate) use server::{Server, Settings, free_port};
 pub(crate) use wait::{LIMIT, until, until_within};
 

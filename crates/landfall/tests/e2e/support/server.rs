@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::Child;
 
-use super::{Api, CHAIN_ID, account, program, signal, until, until_within};
+use super::{Api, CHAIN_ID, Output, account, program, run, signal, until, until_within};
 
 /// A graceful stop takes well under a second; this is still "within seconds".
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -149,6 +149,18 @@ impl Server {
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("the server runs");
         until_within(STOP_LIMIT, "the server stops", async || child.try_wait().unwrap()).await
+    }
+
+    /// Runs another one on the same database, on a port of its own, to its end.
+    pub(crate) async fn try_another(&self, rpc: &str) -> Output {
+        let settings = Settings { signers: self.signers, ..Settings::default() };
+        std::fs::write(self.folder.path().join("another.toml"), settings.toml(free_port(), rpc)).unwrap();
+        let mut command = program(self.folder.path());
+        command.args(["serve", "--config", "another.toml"]);
+        for n in 0..self.signers {
+            command.env(format!("KEY_{n}"), account(n).key.to_string());
+        }
+        run(command).await
     }
 
     pub(crate) fn folder(&self) -> &Path {
