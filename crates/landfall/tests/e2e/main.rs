@@ -16,4 +16,6 @@ mod kills;
 mod life;
 mod refusals;
 mod restart;
+mod steering;
+mod stuck;
 mod support;
