@@ -50,7 +50,7 @@ pub(crate) fn text(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
 }
 
-pub(crate) fn is_terminal(state: &str) -> bool {
+fn is_terminal(state: &str) -> bool {
     ["confirmed", "reverted", "failed", "cancelled", "expired"].contains(&state)
 }
 

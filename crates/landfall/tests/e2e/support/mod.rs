@@ -7,12 +7,12 @@ mod process;
 mod server;
 mod wait;
 
-pub(crate) use api::{Answer, Api, is_terminal, text};
-pub(crate) use chain::{Chain, Landed, marker, number_of};
+pub(crate) use api::{Answer, Api, text};
+pub(crate) use chain::{Chain, marker, number_of};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Output, program, run, signal};
 pub(crate) use server::{Server, Settings, free_port};
-pub(crate) use wait::{LIMIT, until, until_within};
+pub(crate) use wait::{LIMIT, pass, until, until_within};
 
 use landfall_devchain::{DevAccount, dev_accounts};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a limit. Nothing else here sleeps.
+//! Waiting for a condition, with a limit. No other file sleeps.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -6,6 +6,11 @@ use std::time::Duration;
 /// What is waited for takes a second or two; a busy machine gets this long.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Lets time pass, for something that is to happen at a moment which nothing announces.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
 
 /// Looks until there is something to see, and gives it back.
 pub(crate) async fn until<T>(what: impl Display, look: impl AsyncFnMut() -> Option<T>) -> T {
