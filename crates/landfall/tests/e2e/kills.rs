@@ -21,6 +21,9 @@ const KILLS: u64 = 20;
 /// How far callers may be ahead of the chain: some are being admitted all the time, until the end.
 const AHEAD: u64 = 400;
 
+/// The variable that fixes the moments.
+const SEED: &str = "LANDFALL_KILL_SEED";
+
 fn body(number: u64) -> Value {
     json!({
         "chainId": CHAIN_ID,
@@ -98,8 +101,9 @@ async fn kill(server: &mut Server, progress: &Progress, random: &mut StdRng) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_transactions_land_exactly_once_while_the_server_is_killed_at_twenty_random_moments() {
-    let seed: u64 = rand::random();
-    eprintln!("seed {seed}");
+    let given = std::env::var(SEED).ok().map(|text| text.parse().expect("a whole number"));
+    let seed: u64 = given.unwrap_or_else(rand::random);
+    eprintln!("to kill at the same moments again: {SEED}={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let chain = Chain::with_blocks_every(Duration::from_secs(1)).await;
     // 64 in flight at once, so that a block a second keeps the work going for as long as the kills do.
