@@ -61,9 +61,11 @@ impl FeeQuote {
 /// The pool's rule for a replacement: tip and cap both this much higher, in percent.
 pub const REPLACEMENT_PERCENT: u32 = 10;
 
-/// The ladder stops this far under the ceiling, so that a cancel, one replacement step above, always fits.
-fn ladder_top(ceiling: Price) -> Price {
-    Price(ceiling.0 / u128::from(100 + REPLACEMENT_PERCENT) * 100)
+/// What contents may offer under the chain's ceiling: a replacement step less, so that a cancel always fits.
+#[must_use]
+pub fn content_ceiling(ceiling: Price) -> Price {
+    let whole = u128::from(100 + REPLACEMENT_PERCENT);
+    Price(ceiling.0 / whole * 100 + ceiling.0 % whole * 100 / whole)
 }
 
 /// What a first attempt offers.
@@ -76,7 +78,7 @@ pub fn first_price(quote: &FeeQuote, speed: Speed, asked: AskedFees, ceiling: Pr
             Fees::Legacy { gas_price: gas_price.unwrap_or(market).min(ceiling) }
         }
         (AskedFees::Market, None) => Fees::Legacy { gas_price: market_tip.min(ceiling) },
-        (AskedFees::Market, Some(base)) => dynamic(base, market_tip, ladder_top(ceiling)),
+        (AskedFees::Market, Some(base)) => dynamic(base, market_tip, ceiling),
         (AskedFees::Dynamic { max_fee, tip }, base) => {
             let base = base.unwrap_or_default();
             let tip = tip.unwrap_or(market_tip);
@@ -101,7 +103,7 @@ pub struct AtCeiling {
 }
 
 /// What a replacement offers: over every live attempt by the pool's rule and by `percent`, and at least the market
-/// plus `percent`; a no-op that must get through may use the whole ceiling.
+/// plus `percent`; never above the ceiling.
 ///
 /// The replacement has the type of the newest live attempt, so that a pool that keeps types apart takes it.
 pub fn replacement_price(
@@ -110,36 +112,34 @@ pub fn replacement_price(
     speed: Speed,
     percent: u32,
     ceiling: Price,
-    no_op: bool,
 ) -> Result<Fees, AtCeiling> {
     let Some(newest) = live.last() else {
         return Ok(first_price(quote, speed, AskedFees::Market, ceiling));
     };
-    let top = if no_op { ceiling } else { ladder_top(ceiling) };
     let highest_cap = live.iter().map(Fees::cap).max().unwrap_or_default();
     let highest_tip = live.iter().map(Fees::tip).max().unwrap_or_default();
     let must_cap = highest_cap.raised_by(REPLACEMENT_PERCENT);
     let must_tip = highest_tip.raised_by(REPLACEMENT_PERCENT);
     let percent = percent.max(REPLACEMENT_PERCENT);
-    if must_cap > top {
+    if must_cap > ceiling {
         return Err(AtCeiling { needed: must_cap, ceiling });
     }
     let base = quote.base_fee.unwrap_or_default();
     let market_tip = quote.tip(speed);
     let market_cap = Price(base.0.saturating_mul(2).saturating_add(market_tip.0));
-    // Wanted is what the ladder asks for; where that does not fit under the top, what the pool asks for still may.
-    let want_cap = highest_cap.raised_by(percent).max(market_cap).min(top).max(must_cap);
+    // Wanted is what the ladder asks for; where that does not fit, what the pool asks for still may.
+    let want_cap = highest_cap.raised_by(percent).max(market_cap).min(ceiling).max(must_cap);
     match newest {
         Fees::Legacy { .. } => {
             let market = Price(base.0.saturating_add(market_tip.0)).raised_by(percent);
-            let price = highest_cap.raised_by(percent).max(market).min(top).max(must_cap);
+            let price = highest_cap.raised_by(percent).max(market).min(ceiling).max(must_cap);
             Ok(Fees::Legacy { gas_price: price })
         }
         Fees::Dynamic { .. } => {
             let want_tip = highest_tip.raised_by(percent).max(market_tip.raised_by(percent)).min(want_cap);
             Ok(Fees::Dynamic {
-                max_fee: want_cap.max(must_tip.min(top)),
-                tip: want_tip.max(must_tip.min(top)),
+                max_fee: want_cap.max(must_tip.min(ceiling)),
+                tip: want_tip.max(must_tip.min(ceiling)),
             })
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_falling_market_still_raises() {
         let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(100) }];
-        let next = replacement_price(&live, &quote(1, 1), Speed::Normal, 20, Price(10_000), false).unwrap();
+        let next = replacement_price(&live, &quote(1, 1), Speed::Normal, 20, Price(10_000)).unwrap();
         assert_eq!(next, Fees::Dynamic { max_fee: Price(1_200), tip: Price(120) });
     }
 
@@ -186,8 +186,8 @@ mod tests {
         let ceiling = Price(1_100);
         let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(10) }];
         let quote = quote(1, 1);
-        assert!(replacement_price(&live, &quote, Speed::Normal, 20, ceiling, false).is_err());
-        let cancel = replacement_price(&live, &quote, Speed::Normal, 20, ceiling, true).unwrap();
+        assert!(replacement_price(&live, &quote, Speed::Normal, 20, content_ceiling(ceiling)).is_err());
+        let cancel = replacement_price(&live, &quote, Speed::Normal, 20, ceiling).unwrap();
         assert_eq!(cancel.cap(), Price(1_100));
     }
 
@@ -232,9 +232,9 @@ mod tests {
         #[test]
         fn a_replacement_beats_every_live_attempt_by_the_pools_rule(
             live in proptest::collection::vec(any_fees(), 1..5), quote in any_quote(), speed in any_speed(),
-            percent in 1u32..200, ceiling in 1u128..1u128 << 90, no_op in any::<bool>(),
+            percent in 1u32..200, ceiling in 1u128..1u128 << 90,
         ) {
-            if let Ok(next) = replacement_price(&live, &quote, speed, percent, Price(ceiling), no_op) {
+            if let Ok(next) = replacement_price(&live, &quote, speed, percent, Price(ceiling)) {
                 prop_assert!(next.cap() <= Price(ceiling));
                 prop_assert!(next.tip() <= next.cap());
                 for old in &live {
@@ -244,8 +244,15 @@ mod tests {
                 }
             } else {
                 let highest = live.iter().map(Fees::cap).max().unwrap();
-                prop_assert!(highest.raised_by(10).0 > ceiling / 110 * 100);
+                prop_assert!(highest.raised_by(10).0 > ceiling);
             }
+        }
+
+        #[test]
+        fn above_any_content_there_is_room_for_a_cancel(ceiling in 1u128..1u128 << 90) {
+            let top = content_ceiling(Price(ceiling));
+            prop_assert!(top.raised_by(REPLACEMENT_PERCENT).0 <= ceiling);
+            prop_assert!(Price(top.0 + 1).raised_by(REPLACEMENT_PERCENT).0 > ceiling);
         }
     }
 }

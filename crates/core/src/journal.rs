@@ -192,6 +192,7 @@ pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Replay
 
 fn step(now: Replayed, entry: &Entry) -> Replayed {
     let to = |state| Replayed { state, ..now };
+    let ended = |state| Replayed { state, displaced: false, ..now };
     match entry {
         Entry::Accepted => to(TxState::Accepted),
         Entry::Simulated | Entry::Approved => to(TxState::Simulated),
@@ -210,11 +211,11 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::EndingBegan { .. } => Replayed { ending: true, ..now },
         Entry::Displaced { .. } => Replayed { displaced: true, ..now },
         Entry::Requeued { .. } => Replayed { state: TxState::Accepted, slot: None, displaced: false, ..now },
-        Entry::Confirmed { .. } => to(TxState::Confirmed),
-        Entry::Reverted { .. } => to(TxState::Reverted),
-        Entry::Failed { .. } => to(TxState::Failed),
-        Entry::Cancelled { .. } => to(TxState::Cancelled),
-        Entry::Expired { .. } => to(TxState::Expired),
+        Entry::Confirmed { .. } => ended(TxState::Confirmed),
+        Entry::Reverted { .. } => ended(TxState::Reverted),
+        Entry::Failed { .. } => ended(TxState::Failed),
+        Entry::Cancelled { .. } => ended(TxState::Cancelled),
+        Entry::Expired { .. } => ended(TxState::Expired),
         Entry::PrepareFailed { .. }
         | Entry::SendAnswered { .. }
         | Entry::AtCeiling { .. }

@@ -5,6 +5,21 @@ use std::time::Duration;
 use crate::request::{Finality, OnDisplaced};
 use crate::{Gas, Price, Wei};
 
+/// Bugs of the kind real senders had, for the simulator to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedInLane {
+    /// A send that was not answered gives its slot back.
+    RecycleOnTimeout,
+    /// A passed slot without a receipt sends its transaction back to the queue.
+    RequeueOnNullReceipt,
+    /// A receipt counts by its block's number alone.
+    NoBlockHash,
+    /// A re-price takes a new slot.
+    BumpTakesNewSlot,
+    /// A cancel is done when it was asked for.
+    CancelAtOnce,
+}
+
 /// The rules a lane follows: its chain's settings and its signer's custody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSettings {
@@ -30,6 +45,8 @@ pub struct LaneSettings {
     pub approve_above: Option<Wei>,
     /// Remote signers: the slot is committed before the signature is asked for.
     pub reserve_before_signing: bool,
+    /// A bug planted by the simulator in itself, to see that it is found. Nothing else sets it.
+    pub planted: Option<PlantedInLane>,
     /// Used for no-ops until the chain's own estimate is known.
     pub no_op_gas: Gas,
 }
@@ -48,6 +65,7 @@ impl Default for LaneSettings {
             checks: false,
             approve_above: None,
             reserve_before_signing: false,
+            planted: None,
             no_op_gas: Gas(21_000),
         }
     }

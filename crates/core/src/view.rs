@@ -75,10 +75,12 @@ pub enum Standing {
     Orphaned,
     /// Above the head: this view cannot say.
     Ahead,
+    /// Below the recent ones: this view alone cannot say.
+    Older,
 }
 
 impl ChainView {
-    /// Is this block part of the chain? Blocks below the recent ones are taken to be: they were checked when seen.
+    /// Is this block part of the chain?
     #[must_use]
     pub fn standing(&self, block: &BlockRef) -> Standing {
         if block.number > self.head.at.number {
@@ -87,8 +89,14 @@ impl ChainView {
         match self.recent.get(&block.number) {
             Some(hash) if *hash == block.hash => Standing::Canonical,
             Some(_) => Standing::Orphaned,
-            None => Standing::Canonical,
+            None => Standing::Older,
         }
+    }
+
+    /// The block is among the recent ones: what was built on it still stands.
+    #[must_use]
+    pub fn shows(&self, block: &BlockRef) -> bool {
+        self.recent.get(&block.number) == Some(&block.hash)
     }
 
     /// Blocks on top of the given one.
@@ -97,10 +105,11 @@ impl ChainView {
         self.head.at.number.saturating_sub(block.number)
     }
 
-    /// Has this block reached the wanted finality?
+    /// Has this block reached the wanted finality? One below the recent ones is taken to be part of the chain: who asks
+    /// has checked it when it was seen.
     #[must_use]
     pub fn is_final(&self, block: &BlockRef, finality: Finality) -> bool {
-        self.standing(block) == Standing::Canonical
+        matches!(self.standing(block), Standing::Canonical | Standing::Older)
             && match finality {
                 Finality::Blocks(depth) => self.confirmations(block) >= depth,
                 Finality::Safe => self.safe.is_some_and(|safe| block.number <= safe),

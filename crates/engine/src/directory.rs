@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use landfall_core::view::{ChainView, Receipt};
+use landfall_core::view::{ChainStatus, ChainView, Receipt};
 use landfall_core::{Account, ChainId, LaneId, TxHash};
 
 use crate::mailbox::Mailbox;
@@ -92,7 +92,12 @@ impl Directory {
     ) {
         let mut inner = self.inner();
         inner.views.insert(chain, view.clone());
-        for (lane, mailbox) in inner.mailboxes.iter().filter(|(lane, _)| lane.chain == chain) {
+        // A lane that was loaded after the counts were asked for gets the next view.
+        let is_for = |lane: &LaneId| {
+            lane.chain == chain
+                && (view.counts.contains_key(&lane.signer) || view.status == ChainStatus::Changed)
+        };
+        for (lane, mailbox) in inner.mailboxes.iter().filter(|(lane, _)| is_for(lane)) {
             mailbox.view(view.clone(), receipts.remove(lane).unwrap_or_default());
         }
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::ports::store::{ChainRecord, Write};
 use landfall_core::request::Finality;
@@ -21,14 +22,14 @@ const LONGEST_WALK: u64 = 256;
 /// How many hashes are kept.
 const KEPT: usize = 1_024;
 /// Kept below the scanned block where finality is by tag.
-const TAG_DEPTH: u64 = 64;
+const TAG_DEPTH: u64 = 128;
 
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     chain: Arc<dyn Chain>,
     /// How many blocks below the last scanned one may still change.
     depth: u64,
-    recent: BTreeMap<u64, alloy_primitives::B256>,
+    recent: BTreeMap<u64, B256>,
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
@@ -36,7 +37,7 @@ pub(crate) struct Watcher {
 
 /// What the store remembers of the chain.
 struct Known {
-    genesis: alloy_primitives::B256,
+    genesis: B256,
     scanned: Option<BlockRef>,
     settled: Option<BlockRef>,
 }
@@ -80,8 +81,9 @@ impl Watcher {
         }
     }
 
-    /// One look at the chain: a new view if anything is new.
+    /// One look at the chain: a new view if anything is new. Nothing of it is kept before all of it has been read.
     async fn look(&mut self) -> Result<(), Error> {
+        let id = self.chain.id();
         if self.known.is_none() {
             self.known = Some(self.recall().await?);
         }
@@ -89,37 +91,91 @@ impl Watcher {
             return Err(self.unreachable("say what its head is", "no block".into()));
         };
         let is_new = self.recent.last_key_value().is_none_or(|(_, hash)| *hash != head.at.hash);
-        let accounts: Vec<_> = self.shared.directory.accounts(self.chain.id()).into_iter().collect();
-        let counted = self.shared.directory.view(self.chain.id());
-        if !is_new && counted.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a))) {
+        let accounts: Vec<_> = self.shared.directory.accounts(id).into_iter().collect();
+        let counted = self.shared.directory.view(id);
+        let counted = counted.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
+        if !is_new && counted && self.status == ChainStatus::Live {
             return Ok(());
         }
         let blocks = self.walk_back(head).await?;
+        self.status = self.judge(&blocks).await?;
         let receipts = self.receipts(&blocks).await?;
         let counts = self.chain.counts(&accounts, &head.at).await?;
         let fees = self.chain.fees(&head).await?;
         let safe = self.tagged(BlockAt::Safe).await;
         let finalized = self.tagged(BlockAt::Finalized).await;
-        // Nothing of this look is kept before all of it has been read.
-        self.adopt(&blocks);
+        if self.status == ChainStatus::Live {
+            self.adopt(&blocks);
+        }
         if is_new {
             self.head_since = self.shared.parts.clock.now();
         }
+        let finalized = finalized.filter(|block| self.agrees(block));
         let view = ChainView {
             status: self.status,
             head,
             head_since: self.head_since,
             recent: Arc::new(self.recent.clone()),
-            safe,
-            finalized,
+            safe: safe.filter(|block| self.agrees(block)).map(|block| block.number),
+            finalized: finalized.map(|block| block.number),
             fees,
             counts: accounts.into_iter().zip(counts).collect(),
         };
-        self.shared.directory.publish(self.chain.id(), Arc::new(view), receipts);
+        self.shared.directory.publish(id, Arc::new(view), receipts);
         if is_new {
             self.remember(head, finalized).await;
         }
         Ok(())
+    }
+
+    /// Is this the chain that the store knows? A chain is its genesis and the last block that was final: blocks that
+    /// are linked to what was followed before are taken on their parents' word, a jump is looked at anew.
+    async fn judge(&self, blocks: &[Block]) -> Result<ChainStatus, Error> {
+        let (Some(known), Some(lowest)) = (&self.known, blocks.first()) else { return Ok(ChainStatus::Live) };
+        let below = lowest.at.number.checked_sub(1);
+        let linked = below.is_some_and(|below| self.recent.get(&below) == Some(&lowest.parent))
+            || self.recent.get(&lowest.at.number) == Some(&lowest.at.hash);
+        if !linked && self.first_block().await? != known.genesis {
+            return Ok(self.changed("its first block is another one"));
+        }
+        let Some(settled) = known.settled else { return Ok(ChainStatus::Live) };
+        let shown = match blocks.iter().find(|block| block.at.number == settled.number) {
+            Some(block) => block.at.hash,
+            None if linked => return Ok(ChainStatus::Live),
+            None => match self.chain.block(BlockAt::Number(settled.number)).await? {
+                Some(block) => block.at.hash,
+                None => {
+                    let text = format!("it has not reached block {}, which was final before", settled.number);
+                    return Err(self.unreachable("be followed", text));
+                }
+            },
+        };
+        if shown == settled.hash {
+            return Ok(ChainStatus::Live);
+        }
+        Ok(self.changed("a block that was final has been replaced"))
+    }
+
+    fn changed(&self, why: &str) -> ChainStatus {
+        if self.status == ChainStatus::Live {
+            tracing::error!(chain = %self.chain.id(), why, "the endpoints show another chain; its lanes hold");
+        }
+        ChainStatus::Changed
+    }
+
+    async fn first_block(&self) -> Result<B256, Error> {
+        let genesis = self.chain.block(BlockAt::Number(0)).await?;
+        let genesis =
+            genesis.ok_or_else(|| self.unreachable("show its first block", "block 0 is missing".into()))?;
+        Ok(genesis.at.hash)
+    }
+
+    /// A tag may come from another endpoint than the head: it counts only where both show the same block.
+    fn agrees(&self, block: &BlockRef) -> bool {
+        match self.recent.get(&block.number) {
+            Some(hash) => *hash == block.hash,
+            None => self.recent.keys().next().is_some_and(|lowest| block.number < *lowest),
+        }
     }
 
     /// The head and every block below it that is new to us, oldest first.
@@ -185,51 +241,33 @@ impl Watcher {
         }
     }
 
-    async fn tagged(&self, tag: BlockAt) -> Option<u64> {
+    async fn tagged(&self, tag: BlockAt) -> Option<BlockRef> {
         // Chains without the tag answer with an error; finality by depth does not need it.
-        self.chain.block(tag).await.ok().flatten().map(|block| block.at.number)
+        self.chain.block(tag).await.ok().flatten().map(|block| block.at)
     }
 
-    /// Is this the chain that the store knows? If not, lanes hold.
-    async fn recall(&mut self) -> Result<Known, Error> {
-        let id = self.chain.id();
-        let Some(genesis) = self.chain.block(BlockAt::Number(0)).await? else {
-            return Err(self.unreachable("show its first block", "block 0 is missing".into()));
-        };
-        let stored = self.shared.parts.store.chain(id).await;
+    /// What the store remembers of the chain; for a new one, where it begins.
+    async fn recall(&self) -> Result<Known, Error> {
+        let stored = self.shared.parts.store.chain(self.chain.id()).await;
         let stored =
             stored.map_err(|error| self.unreachable("be recalled from the store", error.to_string()))?;
-        let Some(record) = stored else {
-            return Ok(Known { genesis: genesis.at.hash, scanned: None, settled: None });
-        };
-        let mut same = record.genesis == genesis.at.hash;
-        if let Some(settled) = record.settled.filter(|_| same) {
-            match self.chain.block(BlockAt::Number(settled.number)).await? {
-                Some(block) => same = block.at.hash == settled.hash,
-                None => {
-                    let text = format!("it has not reached block {}, which was final before", settled.number);
-                    return Err(self.unreachable("be followed", text));
-                }
+        Ok(match stored {
+            Some(record) => {
+                Known { genesis: record.genesis, scanned: Some(record.scanned), settled: record.settled }
             }
-        }
-        if !same {
-            tracing::error!(chain = %id, "the endpoints show another chain than the store knows; lanes hold");
-            self.status = ChainStatus::Changed;
-        }
-        Ok(Known { genesis: record.genesis, scanned: Some(record.scanned), settled: record.settled })
+            None => Known { genesis: self.first_block().await?, scanned: None, settled: None },
+        })
     }
 
-    async fn remember(&mut self, head: Block, finalized: Option<u64>) {
+    async fn remember(&mut self, head: Block, finalized: Option<BlockRef>) {
         if self.status != ChainStatus::Live {
             return;
         }
-        let depth_settled = head.at.number.checked_sub(self.depth);
-        let number = finalized.or(depth_settled);
-        let settled =
-            number.and_then(|n| self.recent.get(&n).map(|hash| BlockRef { number: n, hash: *hash }));
+        let deep = head.at.number.checked_sub(self.depth);
+        let deep = deep.and_then(|n| self.recent.get(&n).map(|hash| BlockRef { number: n, hash: *hash }));
         let Some(known) = &mut self.known else { return };
         known.scanned = Some(head.at);
-        known.settled = settled.or(known.settled);
+        known.settled = finalized.or(deep).max(known.settled);
         let record = ChainRecord {
             chain: self.chain.id(),
             genesis: known.genesis,

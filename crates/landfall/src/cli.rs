@@ -52,6 +52,11 @@ pub(crate) enum Command {
     /// Measure how many transactions land per second on this machine.
     #[command(after_help = "Examples:\n  landfall bench\n  landfall bench --signers 10 --count 20000 --json")]
     Bench(Bench),
+    /// Run the real engine against a simulated world that breaks in every way it knows.
+    #[command(
+        after_help = "Examples:\n  landfall sim --seeds 200\n  landfall sim --seed 17\n  landfall sim --teeth"
+    )]
+    Sim(Sim),
     /// Print a commented configuration file.
     #[command(after_help = "Example:\n  landfall config > landfall.toml")]
     Config {
@@ -284,6 +289,28 @@ pub(crate) struct KeyAddress {
     /// Which account of the phrase.
     #[arg(long)]
     pub(crate) index: Option<u32>,
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// Repeat one seed, with a line for everything that happens.
+    #[arg(long, conflicts_with_all = ["seeds", "teeth"])]
+    pub(crate) seed: Option<u64>,
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) from: u64,
+    /// How many runs at once.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) jobs: usize,
+    /// Plant known bugs and see that each is found.
+    #[arg(long)]
+    pub(crate) teeth: bool,
+    /// The result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -11,8 +11,10 @@
 pub mod faulty;
 pub mod memory;
 mod rules;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 pub use faulty::{Fault, Faulty};
 pub use memory::Memory;
+#[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

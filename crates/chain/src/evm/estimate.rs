@@ -128,13 +128,15 @@ fn refusal(error: &NodeError) -> EstimateFailure {
     }
 }
 
-/// The number in "gas required exceeds allowance (21000)".
+/// The number in "gas required exceeds allowance (21000)" or "… allowance: 21000".
 ///
 /// A small one is what the account's balance buys. A large one is the node's own limit: the call runs until its gas
 /// is gone, which is how a failing assertion or an endless loop looks.
 fn allowance(text: &str) -> Option<u64> {
-    let (_, rest) = text.split_once("gas required exceeds allowance (")?;
-    rest.split_once(')')?.0.trim().parse().ok()
+    let (_, rest) = text.split_once("gas required exceeds allowance")?;
+    let digits = rest.trim_start_matches(['(', ':', ' ']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
 }
 
 #[cfg(test)]
@@ -151,8 +153,12 @@ mod tests {
     fn an_allowance_that_the_balance_sets_is_a_matter_of_funds() {
         let text = "gas required exceeds allowance (0)".to_owned();
         assert_eq!(refused(&text, None), EstimateFailure::InsufficientFunds { text: text.clone() });
-        let reason = "gas required exceeds allowance (50000000)".to_owned();
-        assert_eq!(refused(&reason, None), EstimateFailure::Reverted { reason: reason.clone() });
+        for text in [
+            "gas required exceeds allowance (50000000)",
+            "Out of gas: gas required exceeds allowance: 30000000",
+        ] {
+            assert_eq!(refused(text, None), EstimateFailure::Reverted { reason: text.to_owned() });
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! endpoint lags. A head seen once is not taken back for an older one just because another endpoint answered; only
 //! the endpoint that showed it may (a reorganisation), or time (the chain was restarted and that endpoint is gone).
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -103,16 +104,15 @@ impl Heads {
             .filter_map(|endpoint| position(&endpoint).map(|index| (index, endpoint)))
             .map(|(index, endpoint)| tokio::spawn(async move { (index, look(&endpoint).await) }))
             .collect();
+        let last = lock(&self.newest).map(|seen| seen.endpoint);
         let mut best: Option<(usize, Block)> = None;
         let mut failures = Vec::new();
         while let Some(answer) = self.next(&mut looking, best.is_some()).await {
             match answer {
                 (index, Ok(block)) => {
-                    let better = best.is_none_or(|(at, known)| {
-                        block.at.number > known.at.number
-                            || (block.at.number == known.at.number && index < at)
-                    });
-                    if better {
+                    // Among equals the endpoint that gave the last head, so that two forks do not take turns.
+                    let rank = |at: usize, block: &Block| (block.at.number, Some(at) == last, Reverse(at));
+                    if best.as_ref().is_none_or(|(at, known)| rank(index, &block) > rank(*at, known)) {
                         best = Some((index, block));
                     }
                 }

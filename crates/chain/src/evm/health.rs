@@ -44,6 +44,8 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Health {
     failures: u32,
+    /// How often in a row it turned us away.
+    refusals: u32,
     shaky_until: Option<Instant>,
     resting_until: Option<Instant>,
     identity: Identity,
@@ -56,6 +58,7 @@ impl Health {
     pub(crate) fn new() -> Self {
         Self {
             failures: 0,
+            refusals: 0,
             shaky_until: None,
             resting_until: None,
             identity: Identity::Unchecked,
@@ -65,15 +68,20 @@ impl Health {
         }
     }
 
-    /// It answered, whatever the answer was.
-    pub(crate) fn answered(&mut self, latency: Duration) {
+    /// It answered, whatever the answer was. A rest that it asked for in another answer still holds.
+    pub(crate) fn answered(&mut self, latency: Duration, now: Instant) {
         self.latency = Some(latency);
         self.failures = 0;
         self.shaky_until = None;
-        if !matches!(self.identity, Identity::Wrong(_)) {
-            self.resting_until = None;
+        if self.resting_until.is_none_or(|until| until <= now) && !matches!(self.identity, Identity::Wrong(_))
+        {
             self.trouble = None;
         }
+    }
+
+    /// A node behind it looked at a question.
+    pub(crate) fn served(&mut self) {
+        self.refusals = 0;
     }
 
     /// It did not answer, or not as a node that can be used.
@@ -88,13 +96,14 @@ impl Health {
             }
             Failure::TurnedAway { trouble, wait, .. } => {
                 let rest = match trouble {
-                    Trouble::Limited => LIMITED_REST.saturating_mul(1 << self.failures.min(6)),
+                    Trouble::Limited => LIMITED_REST.saturating_mul(1 << self.refusals.min(6)),
                     Trouble::Unauthorised => UNAUTHORISED_REST,
                     Trouble::Syncing => SYNCING_REST,
-                    // Behind on one block: the head lag says how far, and orders it.
-                    Trouble::Behind => return,
+                    // Behind on one block: the head lag says how far, and orders it. Foreign: noted when it was
+                    // identified. Busy: with us.
+                    Trouble::Behind | Trouble::Foreign | Trouble::Busy => return,
                 };
-                self.failures = self.failures.saturating_add(1);
+                self.refusals = self.refusals.saturating_add(1);
                 self.resting_until = now.checked_add(wait.unwrap_or(rest).min(LONGEST_REST));
                 self.trouble = Some(text);
             }
@@ -114,6 +123,7 @@ impl Health {
             self.trouble = None;
         } else {
             self.identity = Identity::Wrong(found);
+            self.head = None;
             self.resting_until = now.checked_add(FOREIGN_REST);
             self.trouble = Some(format!("it serves chain {found}, not chain {wanted}, and is not used"));
         }
@@ -177,7 +187,7 @@ mod tests {
             health.failed(&lost(), "gone".into(), now);
         }
         assert_eq!(health.standing(now + LONGEST_BACK_OFF), Standing::Ready);
-        health.answered(Duration::from_millis(3));
+        health.answered(Duration::from_millis(3), now);
         assert_eq!(health.standing(now), Standing::Ready);
         assert_eq!(health.trouble(), None);
     }
@@ -187,10 +197,20 @@ mod tests {
         let now = Instant::now();
         let mut health = Health::new();
         health.failed(&limited(Some(Duration::from_secs(7))), "slow down".into(), now);
-        assert_eq!(health.standing(now + Duration::from_secs(6)), Standing::Resting);
+        health.answered(Duration::from_millis(3), now);
+        assert_eq!(health.standing(now + Duration::from_secs(6)), Standing::Resting, "an answer under way");
         assert_eq!(health.standing(now + Duration::from_secs(7)), Standing::Ready);
         health.failed(&limited(Some(Duration::from_secs(1 << 40))), "slow down".into(), now);
         assert_eq!(health.standing(now + LONGEST_REST), Standing::Ready);
+        let mut health = Health::new();
+        for seconds in [1, 2, 4] {
+            health.failed(&limited(None), "slow down".into(), now);
+            assert_eq!(health.standing(now + Duration::from_secs(seconds)), Standing::Ready);
+            assert_eq!(health.standing(now + Duration::from_millis(seconds * 1_000 - 1)), Standing::Resting);
+        }
+        health.served();
+        health.failed(&limited(None), "slow down".into(), now);
+        assert_eq!(health.standing(now + LIMITED_REST), Standing::Ready);
     }
 
     #[test]
@@ -213,7 +233,7 @@ mod tests {
         let mut health = Health::new();
         health.identified(ChainId(5), ChainId(1), now);
         assert_eq!(health.standing(now), Standing::Resting);
-        health.answered(Duration::from_millis(1));
+        health.answered(Duration::from_millis(1), now);
         assert_eq!(health.trouble(), Some("it serves chain 5, not chain 1, and is not used"));
         health.identified(ChainId(1), ChainId(1), now);
         assert_eq!((health.standing(now), health.trouble()), (Standing::Ready, None));

@@ -3,11 +3,12 @@
 //! Reading order, from the wire upwards:
 //!
 //! - `transport`, `rpc`: one packet out, one packet in; what can come back
-//! - `name`, `health`, `endpoint`: one endpoint, what it is called, how it is doing, what it cannot do
+//! - `name`, `health`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
 //! - `heads`, `receipts`, `counts`, `fees`, `estimate`, `send`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 
+mod batch;
 mod classify;
 mod codec;
 mod config;

@@ -46,15 +46,21 @@ impl Name {
 
     /// A text that came from outside, fit to be shown: on one line, not too long, without this endpoint's secrets.
     pub(crate) fn clean(&self, text: &str) -> String {
-        let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        line.retain(|c| !c.is_control());
+        let mut text = text.to_owned();
         for secret in &self.secrets {
-            line = line.replace(secret.as_str(), MASK);
+            text = text.replace(secret.as_str(), MASK);
         }
-        match line.char_indices().nth(MAX_TEXT) {
-            Some((end, _)) => format!("{}…", &line[..end]),
-            None => line,
-        }
+        one_line(&text)
+    }
+}
+
+/// A text from outside on one line, without control characters, cut where it gets too long.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.retain(|c| !c.is_control());
+    match line.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 

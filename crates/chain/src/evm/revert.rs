@@ -4,6 +4,7 @@ use alloy_primitives::{Bytes, U256, hex};
 use alloy_sol_types::{Panic, PanicKind, Revert, SolError};
 use serde_json::Value;
 
+use super::name::one_line;
 use super::rpc::NodeError;
 
 /// Why a call reverted, as well as its error tells.
@@ -35,7 +36,7 @@ fn decode(bytes: &[u8]) -> Option<String> {
     if selector == Revert::SELECTOR
         && let Ok(revert) = Revert::abi_decode(bytes)
     {
-        return Some(revert.reason);
+        return Some(one_line(&revert.reason));
     }
     if selector == Panic::SELECTOR
         && let Ok(panic) = Panic::abi_decode(bytes)

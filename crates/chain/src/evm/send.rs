@@ -10,7 +10,6 @@ use futures::stream::FuturesUnordered;
 use landfall_core::attempt::Sealed;
 use landfall_core::outcome::{SendOutcome, SendReport, merge};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::endpoint::Endpoint;
 use super::pool::Pool;
@@ -103,10 +102,15 @@ async fn to_one(pool: Arc<Pool>, endpoint: Arc<Endpoint>, raw: Arc<[Sealed]>) ->
 /// What one answer to one send means.
 fn judge(endpoint: &Endpoint, sealed: &Sealed, answer: Answer) -> (SendOutcome, Option<i64>, Option<String>) {
     match answer {
-        Ok(raw) => {
-            check_hash(endpoint, sealed, &raw);
-            (SendOutcome::Accepted, None, None)
-        }
+        Ok(raw) => match serde_json::from_str::<String>(raw.get()) {
+            Ok(named) => {
+                check_hash(endpoint, sealed, &named);
+                (SendOutcome::Accepted, None, None)
+            }
+            Err(_) => {
+                (SendOutcome::Unknown, None, Some(format!("it answered {}", endpoint.name.clean(raw.get()))))
+            }
+        },
         Err(Failure::Refused(error)) => (error.verdict.of_send(), Some(error.code), Some(error.message)),
         Err(Failure::TurnedAway { code, text, .. }) => (SendOutcome::Endpoint, code, Some(text)),
         Err(Failure::Lost(text) | Failure::Unreadable(text)) => (SendOutcome::Unknown, None, Some(text)),
@@ -114,10 +118,9 @@ fn judge(endpoint: &Endpoint, sealed: &Sealed, answer: Answer) -> (SendOutcome, 
 }
 
 /// A node that names another hash still took the bytes; but someone should know.
-fn check_hash(endpoint: &Endpoint, sealed: &Sealed, raw: &RawValue) {
-    let named: Option<alloy_primitives::B256> = serde_json::from_str(raw.get()).ok();
-    if named != Some(sealed.hash.0) {
-        let answer = endpoint.name.clean(raw.get());
+fn check_hash(endpoint: &Endpoint, sealed: &Sealed, named: &str) {
+    if named.parse() != Ok(sealed.hash.0) {
+        let answer = endpoint.name.clean(named);
         tracing::warn!(endpoint = %endpoint.name, ours = %sealed.hash, %answer, "node names another hash for our bytes");
     }
 }

@@ -1,5 +1,8 @@
 //! The port against a real node.
 
+use std::time::Duration;
+
+use landfall_chain::evm::EvmChain;
 use landfall_core::attempt::Call;
 use landfall_core::fees::Fees;
 use landfall_core::outcome::SendOutcome;
@@ -11,7 +14,7 @@ use landfall_core::{Account, Gas, Price, Slot, Wei};
 use alloy_primitives::{B256, Bytes, U256, hex};
 
 use crate::harness::node::Anvil;
-use crate::harness::{BOB, chain, dynamic, seal, signer, transfer, until};
+use crate::harness::{BOB, chain, chain_with, dynamic, seal, signer, transfer, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_kind_of_transaction_is_sent_and_seen_mined() {
@@ -113,25 +116,43 @@ async fn estimates_and_fees_come_from_the_node() {
     assert_eq!(chain.block(BlockAt::Hash(B256::repeat_byte(7))).await.unwrap(), None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_web_socket_serves_every_call_and_announces_heads() {
-    let anvil = Anvil::start(&[]).await;
-    let chain = crate::harness::chain_with(&[anvil.ws()], |config| {
-        config.poll_interval = std::time::Duration::from_secs(60);
-    });
-    let sealed = [seal(&chain, &transfer(0, dynamic())).await, seal(&chain, &transfer(1, dynamic())).await];
-    // The first call starts to listen; it and the next return at the heads that the sends make.
-    let (_, reports) = tokio::join!(
-        async { tokio::time::timeout(std::time::Duration::from_secs(20), chain.head_hint()).await.unwrap() },
-        async {
-            until("subscription", || async {
-                let usable = chain.endpoints()[0].latency_ms.is_some();
-                usable.then_some(())
-            })
-            .await;
-            chain.send(&sealed).await
+/// Has transactions mined until the word of a new head comes.
+async fn hint_comes(chain: &EvmChain) {
+    let mining = async {
+        let mut slot = 0;
+        loop {
+            let reports = chain.send(&[seal(chain, &transfer(slot, dynamic())).await]).await;
+            slot += u64::from(matches!(reports[0].outcome, SendOutcome::Accepted | SendOutcome::NonceTooLow));
+            tokio::task::yield_now().await;
         }
-    );
+    };
+    let first = async {
+        tokio::select! {
+            () = chain.head_hint() => {}
+            () = mining => {}
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), first).await.expect("word of a new head");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_web_socket_that_broke_is_connected_again_and_announces_heads_again() {
+    let anvil = Anvil::start(&[]).await;
+    let chain = chain_with(&[anvil.ws()], |config| config.poll_interval = Duration::from_secs(60));
+    hint_comes(&chain).await;
+    hint_comes(&chain).await;
+    let _new = anvil.restart().await;
+    // One may be left over from the old node.
+    hint_comes(&chain).await;
+    hint_comes(&chain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_web_socket_serves_every_call() {
+    let anvil = Anvil::start(&[]).await;
+    let chain = chain_with(&[anvil.ws()], |config| config.poll_interval = Duration::from_secs(60));
+    let sealed = [seal(&chain, &transfer(0, dynamic())).await, seal(&chain, &transfer(1, dynamic())).await];
+    let reports = chain.send(&sealed).await;
     assert!(reports.iter().all(|report| report.outcome == SendOutcome::Accepted), "{reports:?}");
     let hashes = [sealed[0].hash, sealed[1].hash];
     until("receipts", || async { (chain.receipts(&hashes).await.unwrap().len() == 2).then_some(()) }).await;

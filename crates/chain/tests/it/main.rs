@@ -4,4 +4,9 @@
 
 mod anvil;
 mod codec;
+mod failover;
 mod harness;
+mod heads;
+mod quirks;
+mod secrecy;
+mod sending;

@@ -1,25 +1,31 @@
 //! Admit: waiting transactions come from the store into memory, oldest first, a window at a time (E2).
 //!
 //! They are found by state, not by number, so nothing is missed when two admissions commit in another order than
-//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer.
+//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer. News (a command
+//! may be among them) are loaded however many wait already; the rest of the queue only when there is room.
 
+use super::check::needs_approval;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::{Millis, TxId};
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
-        let window = self.settings.max_in_flight;
-        let held = self.waiting.len() as u64;
-        if self.load.running || !self.load.more || held >= window.saturating_mul(2) {
+        let ahead = self.settings.max_in_flight.saturating_mul(2);
+        let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting)).count() as u64;
+        let moving = (self.waiting.len() as u64).saturating_sub(held_up);
+        let wanted = self.load.news || (self.load.more && moving < ahead);
+        if self.load.running || !wanted {
             return;
         }
         if self.load.not_before > now {
             plan.wake(self.load.not_before);
             return;
         }
-        let limit = u32::try_from(held.saturating_add(window.saturating_mul(2))).unwrap_or(u32::MAX);
+        // Those that are held up must not hide those behind them.
+        let limit = u32::try_from(held_up.saturating_add(ahead)).unwrap_or(u32::MAX);
         self.load.running = true;
         self.load.more = false;
+        self.load.news = false;
         plan.actions.push(Action::Load { limit });
     }
 
@@ -34,8 +40,9 @@ impl Lane {
                 || self.bound.contains_key(&tx.id)
                 || self.waiting.contains_key(&(tx.order, tx.id));
             if !known && tx.is_waiting() {
+                let checked = self.settings.checks || needs_approval(&tx, &self.settings);
                 let prep = match tx.payload().gas {
-                    Some(gas) if !self.settings.checks => Prep::Ready { gas },
+                    Some(gas) if !checked => Prep::Ready { gas },
                     Some(_) | None => Prep::New,
                 };
                 self.waiting.insert((tx.order, tx.id), Waiting { tx, prep });
@@ -46,7 +53,7 @@ impl Lane {
 
     pub(super) fn load_failed(&mut self, now: Millis) {
         self.load.running = false;
-        self.load.more = true;
+        self.load.news = true;
         self.load.left.clear();
         self.load.not_before = now.after(back_off(3, 100, 1_000));
     }

@@ -4,9 +4,9 @@
 //! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
 //! signers the reservation is committed first.
 
-use super::{Lane, Prep, SlotRecord, Tentative, Waiting};
+use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
-use crate::fees::{Fees, first_price};
+use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
 use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
@@ -21,7 +21,7 @@ struct Candidate {
 }
 
 impl Lane {
-    /// Drafts for slots that were never used, and no-ops for returned slots that nothing waits for.
+    /// Drafts for slots that were never used.
     pub(super) fn allocate(&mut self) -> Vec<Draft> {
         if self.hold().is_some() {
             return Vec::new();
@@ -47,7 +47,6 @@ impl Lane {
                 fees: candidate.fees,
             });
         }
-        drafts.extend(self.fill_returned());
         drafts
     }
 
@@ -89,6 +88,8 @@ impl Lane {
             }
             self.row.returned.remove(&highest);
             self.row.cursor = Some(highest);
+            // A no-op that was being signed for it is not needed any more.
+            self.cut_from(highest);
         }
         self.changes.row();
         self.changes.journal(Some(tx), now, Entry::SlotReturned { slot });
@@ -117,32 +118,53 @@ impl Lane {
             if ready.len() == most {
                 break;
             }
+            if tx.status.state == TxState::AwaitingApproval {
+                continue;
+            }
             let gas = match prep {
                 Prep::New | Prep::Running { tries: 0 } => break,
                 Prep::Running { .. } | Prep::Retry { .. } | Prep::Signing { .. } => continue,
                 Prep::Ready { gas } => *gas,
             };
-            if tx.status.state == TxState::AwaitingApproval {
+            if self.is_priced_out(tx) {
                 continue;
             }
             let fees =
                 first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
-            if view.fees.base_fee.is_some_and(|base| fees.cap() < base) {
-                continue;
-            }
             ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees });
         }
         ready
     }
 
-    /// Returned slots that nothing waits for are used up by no-ops, or those above them would never land (E9).
-    fn fill_returned(&mut self) -> Vec<Draft> {
-        if !self.waiting.is_empty() || self.load.more || self.load.running {
+    /// What it may offer is under today's base fee.
+    pub(super) fn is_priced_out(&self, tx: &Transaction) -> bool {
+        let Some(quote) = self.view.as_ref().map(|view| &view.fees) else { return false };
+        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        quote.base_fee.is_some_and(|base| fees.cap() < base)
+    }
+
+    /// Cannot have a slot for now, for a reason of its own: others go first.
+    pub(super) fn is_held_up(&self, waiting: &Waiting) -> bool {
+        let retried = match waiting.prep {
+            Prep::Retry { .. } => true,
+            Prep::Running { tries } => tries > 0,
+            Prep::New | Prep::Ready { .. } | Prep::Signing { .. } => false,
+        };
+        retried || waiting.tx.status.state == TxState::AwaitingApproval || self.is_priced_out(&waiting.tx)
+    }
+
+    /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
+    pub(super) fn fill(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
+        let mut gaps = self.leftover();
+        gaps.extend(self.holes(plan, now));
+        let (Some(view), Some(gas)) = (self.live_view(), self.no_op_gas) else { return Vec::new() };
+        if gaps.is_empty() {
             return Vec::new();
         }
-        let (Some(view), Some(gas)) = (self.view.clone(), self.no_op_gas) else { return Vec::new() };
-        let gaps: Vec<Slot> =
-            self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+        if self.fill_at > now {
+            plan.wake(self.fill_at);
+            return Vec::new();
+        }
         let mut drafts = Vec::new();
         for slot in gaps {
             let serial = self.serial();
@@ -167,9 +189,45 @@ impl Lane {
         drafts
     }
 
-    /// The most that an attempt may offer per gas.
+    /// Returned slots that no waiting transaction can take. A paused lane's are, since those above go on.
+    fn leftover(&self) -> Vec<Slot> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let coming = self.load.news || self.load.more || self.load.running;
+        let wanted = match self.hold() {
+            None => coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting)),
+            Some(Hold::Paused) => false,
+            Some(Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. }) => true,
+        };
+        let free = self.row.returned.range(count..).filter(|slot| !self.tentative.contains_key(slot));
+        free.filter(|_| !wanted).copied().collect()
+    }
+
+    /// Slots below our own, or below the next one, that the chain has not used and that were never ours: a stranger's transaction, which had
+    /// them, was reorged away. A count that fell may also be a node's lag, so this waits for a stall.
+    pub(super) fn holes(&self, plan: &mut Plan, now: Millis) -> Vec<Slot> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let open =
+            self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
+        let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.hold().is_none());
+        let Some(lowest) = open.or(waited_for) else { return Vec::new() };
+        let free = |slot: &Slot| {
+            self.ended.is_none_or(|ended| *slot > ended)
+                && !self.slots.contains_key(slot)
+                && !self.row.returned.contains(slot)
+                && !self.tentative.contains_key(slot)
+        };
+        let holes: Vec<Slot> = (count.0..lowest.0).map(Slot).filter(free).collect();
+        let stalls_at = self.moved_at.after(self.settings.resubmit_after);
+        if stalls_at > now && !holes.is_empty() {
+            plan.wake(stalls_at);
+        }
+        if stalls_at > now || !self.chain_moves(now) { Vec::new() } else { holes }
+    }
+
+    /// The most that an attempt may offer per gas. Contents leave room for the no-op that may have to replace them.
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
-        let asked = tx.and_then(|tx| tx.request.options.max_fee_per_gas);
-        asked.map_or(self.settings.max_fee, |asked| asked.min(self.settings.max_fee))
+        let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
+        let top = content_ceiling(self.settings.max_fee);
+        tx.request.options.max_fee_per_gas.map_or(top, |asked| asked.min(top))
     }
 }

@@ -58,7 +58,6 @@ impl Lane {
         record.work.sending = false;
         let newest = record.attempts.last().is_some_and(|newest| newest.hash == hash);
         let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
-        let first_of_its_kind = attempt.hints.last.as_ref().is_none_or(|last| last.outcome != report.outcome);
         attempt.hints.sends = attempt.hints.sends.saturating_add(1);
         attempt.hints.first_sent_at.get_or_insert(now);
         attempt.hints.last_sent_at = Some(now);
@@ -68,9 +67,11 @@ impl Lane {
         let no_op = attempt.no_op;
         let tx = record.tx;
         let work = &mut record.work;
+        let first_of_its_kind = work.answers.insert(report.outcome);
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut fatal = false;
+        let planned = work.send_at;
         work.unclear_sends = unclear.saturating_add(1);
         match report.outcome {
             SendOutcome::Accepted | SendOutcome::AlreadyKnown => {
@@ -99,8 +100,14 @@ impl Lane {
                 work.send_at = soon;
             }
         }
+        if !newest {
+            // Newer bytes were stored meanwhile, and an answer to old ones is no reason to keep them back.
+            work.send_at = planned;
+            work.unclear_sends = unclear;
+        }
         self.changes.attempt_hint(slot, ordinal, now);
         self.journal_answer(slot, hash, &report, first_of_its_kind, now);
+        self.planted_recycle(slot, report.outcome, now);
         if fatal && let Some(id) = tx {
             let said = report.text.as_deref().unwrap_or(report.outcome.name());
             let text = format!("{} refused it: {said}", report.endpoint);

@@ -8,12 +8,13 @@
 //! | cannot pay | waits and is asked again (or fails, if the caller said so); others go first |
 //! | no verdict | asked again after 100, 200, 400 ms … 5 s; others go first |
 
-use super::{Action, Lane, Plan, Prep, back_off};
+use super::{Action, Lane, Plan, Prep, Waiting, back_off};
 use crate::attempt::Call;
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
 use crate::request::OnInsufficientFunds;
-use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::settings::LaneSettings;
+use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
 use crate::{Gas, Millis, TxId};
 
 /// How long an account that cannot pay is left alone.
@@ -43,24 +44,10 @@ pub struct Prepared {
 
 impl Lane {
     pub(super) fn plan_prepare(&mut self, plan: &mut Plan, now: Millis) {
-        if self.hold().is_some() {
+        if !self.may_send() {
             return;
         }
-        let mut jobs = Vec::new();
-        let window = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
-        for waiting in self.waiting.values_mut().take(window) {
-            let tries = match &waiting.prep {
-                Prep::New => 0,
-                Prep::Retry { tries, at, .. } if *at <= now => *tries,
-                Prep::Retry { at, .. } => {
-                    plan.wake(*at);
-                    continue;
-                }
-                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
-            };
-            waiting.prep = Prep::Running { tries };
-            jobs.push(PrepareJob { target: PrepareTarget::Tx(waiting.tx.id), call: waiting.tx.call() });
-        }
+        let mut jobs = self.prepare_waiting(plan, now);
         for record in self.slots.values_mut() {
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             let work = &mut record.work;
@@ -74,13 +61,44 @@ impl Lane {
             work.estimating = true;
             jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
         }
-        if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op() {
+        if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op(plan, now) {
             self.estimating_no_op = true;
             jobs.push(PrepareJob { target: PrepareTarget::NoOp, call: Call::no_op(self.id.signer) });
         }
         if !jobs.is_empty() {
             plan.actions.push(Action::Prepare(jobs));
         }
+    }
+
+    /// First estimates and due retries, as many at once as the window is wide twice.
+    fn prepare_waiting(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
+        if self.hold().is_some() {
+            return Vec::new();
+        }
+        let most = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
+        let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
+        let mut jobs = Vec::new();
+        for Waiting { tx, prep } in self.waiting.values_mut() {
+            // While a person thinks nothing is asked; it is checked again after the yes (F4).
+            if tx.status.state == TxState::AwaitingApproval {
+                continue;
+            }
+            let tries = match prep {
+                Prep::New => 0,
+                Prep::Retry { tries, at, .. } if *at <= now => *tries,
+                Prep::Retry { at, .. } => {
+                    plan.wake(*at);
+                    continue;
+                }
+                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
+            };
+            if running + jobs.len() >= most {
+                break;
+            }
+            *prep = Prep::Running { tries };
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
+        }
+        jobs
     }
 
     pub(super) fn take_prepared(&mut self, results: Vec<Prepared>, now: Millis) {
@@ -149,14 +167,14 @@ impl Lane {
 
     fn checks_passed(&mut self, id: TxId, estimate: Gas, now: Millis) {
         let gas = self.with_headroom(estimate);
-        let checks = self.settings.checks;
-        let limit = self.settings.approve_above;
+        let settings = self.settings.clone();
         let Some(waiting) = self.waiting_mut(id) else { return };
         let tx = &mut waiting.tx;
-        let needs_approval = limit.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved;
         let next = match tx.status.state {
-            TxState::Accepted if needs_approval => Some((TxState::AwaitingApproval, Entry::ApprovalAsked)),
-            TxState::Accepted if checks => Some((TxState::Simulated, Entry::Simulated)),
+            TxState::Accepted | TxState::Simulated if needs_approval(tx, &settings) => {
+                Some((TxState::AwaitingApproval, Entry::ApprovalAsked))
+            }
+            TxState::Accepted if settings.checks => Some((TxState::Simulated, Entry::Simulated)),
             _ => None,
         };
         waiting.prep = Prep::Ready { gas: tx.payload().gas.unwrap_or(gas) };
@@ -195,11 +213,17 @@ impl Lane {
     }
 
     /// Some slot is waiting to be filled by a no-op.
-    fn needs_no_op(&self) -> bool {
+    fn needs_no_op(&self, plan: &mut Plan, now: Millis) -> bool {
         !self.row.returned.is_empty()
+            || !self.holes(plan, now).is_empty()
             || self.slots.values().any(|record| {
                 record.mined.is_none()
                     && record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op())
             })
     }
+}
+
+/// A person must say yes first, and has not.
+pub(super) fn needs_approval(tx: &Transaction, settings: &LaneSettings) -> bool {
+    settings.approve_above.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved
 }

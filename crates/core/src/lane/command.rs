@@ -1,6 +1,6 @@
 //! Commands: what callers and operators ask for on the way. Each is a stored row that is applied once.
 
-use super::{Lane, Prep};
+use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
@@ -22,6 +22,9 @@ impl Lane {
 
     /// A transaction that has ended meanwhile is not here, and nothing is done.
     fn cancel(&mut self, id: TxId, now: Millis) {
+        if self.planted_cancel(id, now) {
+            return;
+        }
         let text = "cancelled by the caller".to_owned();
         self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
     }
@@ -47,15 +50,24 @@ impl Lane {
         }
     }
 
-    /// Ends a pause, and an operator's word that slots which the chain has and we do not know are not ours.
+    /// Ends a pause; and where the chain has used slots that we do not know, it is an operator's word that they are not
+    /// ours. Transactions that had reserved one of them wait for another.
     fn resume(&mut self, now: Millis) {
         self.row.paused = false;
-        if let (Some(count), Some(cursor)) = (self.chain_count(), self.row.cursor)
-            && count > cursor
+        let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else { return };
+        let reserved = self.slots.range(..count).filter(|(_, record)| record.attempts.is_empty());
+        for (slot, id) in reserved.filter_map(|(slot, record)| Some((*slot, record.tx?))).collect::<Vec<_>>()
         {
-            self.row.cursor = Some(count);
-            let text = format!("an operator resumed it: slots {cursor} to {} are not ours", count.0 - 1);
-            self.changes.journal(None, now, Entry::LaneResumed { text });
+            self.slots.remove(&slot);
+            let Some(mut tx) = self.bound.remove(&id) else { continue };
+            tx.status.slot = None;
+            self.changes.tx(&mut tx, now);
+            self.changes.journal(Some(id), now, Entry::SlotReturned { slot });
+            self.waiting.insert((tx.order, id), Waiting { tx, prep: Prep::New });
         }
+        self.row.returned.retain(|slot| *slot >= count);
+        self.row.cursor = self.row.cursor.max(Some(count));
+        let text = format!("an operator resumed it: slots {first} to {last} are not ours");
+        self.changes.journal(None, now, Entry::LaneResumed { text });
     }
 }

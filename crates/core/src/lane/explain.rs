@@ -13,8 +13,8 @@ pub enum Hold {
     NoView,
     /// The endpoints show another chain.
     ChainChanged,
-    /// The chain's count is above every slot we ever handed out.
-    UnknownSlots { cursor: Slot, count: Slot },
+    /// The chain has used slots for which we have stored no bytes.
+    UnknownSlots { first: Slot, last: Slot },
     /// An operator paused it.
     Paused,
 }
@@ -28,10 +28,10 @@ impl Hold {
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; \
                  if the chain was restarted on purpose, start with a new store"
                 .to_owned(),
-            Self::UnknownSlots { cursor, count } => format!(
-                "the chain has used slots {cursor} to {} of this account, which Landfall did not send: another \
-                 program uses the key, or the store is an older copy; check, then resume the lane",
-                count.0.saturating_sub(1)
+            Self::UnknownSlots { first, last } => format!(
+                "the chain has used {} of this account, which Landfall did not send: another program uses the key, \
+                 or the store is an older copy; check, then resume the lane",
+                if first == last { format!("slot {first}") } else { format!("slots {first} to {last}") }
             ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
@@ -49,11 +49,24 @@ impl Lane {
         if self.row.paused {
             return Some(Hold::Paused);
         }
-        match (self.row.cursor, self.chain_count()) {
-            (Some(cursor), Some(count)) if count > cursor => Some(Hold::UnknownSlots { cursor, count }),
-            (Some(_), Some(_)) => None,
-            _ => Some(Hold::NoView),
+        if self.row.cursor.is_none() || self.chain_count().is_none() {
+            return Some(Hold::NoView);
         }
+        let (first, last) = self.unknown_slots()?;
+        Some(Hold::UnknownSlots { first, last })
+    }
+
+    /// The lowest and the highest slot that the chain has used and for which we have no bytes: never handed out,
+    /// returned, or reserved.
+    pub(super) fn unknown_slots(&self) -> Option<(Slot, Slot)> {
+        let (cursor, count) = (self.row.cursor?, self.chain_count()?);
+        let reserved =
+            self.slots.range(..count).filter(|(_, r)| r.attempts.is_empty()).map(|(slot, _)| *slot);
+        let returned = self.row.returned.range(..count).copied();
+        let beyond = (count > cursor).then(|| [cursor, Slot(count.0 - 1)]).into_iter().flatten();
+        let mut unknown = reserved.chain(returned).chain(beyond);
+        let one = unknown.next()?;
+        Some(unknown.fold((one, one), |(first, last), slot| (first.min(slot), last.max(slot))))
     }
 
     /// Stored bytes may go out: on any hold but another chain.
@@ -61,16 +74,17 @@ impl Lane {
         self.view.as_ref().is_some_and(|view| view.status == ChainStatus::Live)
     }
 
-    /// Holds that need a person are written down, once.
+    /// Holds that need a person are written down, once, however their numbers change.
     pub(super) fn note_hold(&mut self, now: Millis) {
         let hold = self.hold();
-        if hold == self.hold_noted {
+        let kind = hold.as_ref().map(std::mem::discriminant);
+        if kind == self.hold_noted {
             return;
         }
         if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. })) = &hold {
             self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
         }
-        self.hold_noted = hold;
+        self.hold_noted = kind;
     }
 
     /// Why this transaction has not moved on. None for one that is not here or has ended.
@@ -106,12 +120,11 @@ impl Lane {
 
     fn explain_ready(&self, tx: &Transaction) -> String {
         if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
-            && self.ceiling(Some(tx)) < base
+            && self.is_priced_out(tx)
         {
             return format!(
-                "the base fee is {}, above its ceiling of {}; it waits until fees fall",
-                base.in_gwei(),
-                self.ceiling(Some(tx)).in_gwei()
+                "the base fee is {}, above what it may offer; it waits until fees fall",
+                base.in_gwei()
             );
         }
         let out = self.slots.len();
@@ -127,8 +140,14 @@ impl Lane {
             let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
             return format!("in block {}, with {on_top} blocks on top; not final yet", receipt.block.number);
         }
+        if let Some(hold @ (Hold::NoView | Hold::ChainChanged)) = self.hold() {
+            return format!("slot {slot} is kept: {}", hold.sentence());
+        }
         let Some(newest) = record.attempts.last() else {
-            return format!("slot {slot} is reserved and its signature is awaited");
+            return match self.hold() {
+                Some(hold) => format!("slot {slot} is reserved: {}", hold.sentence()),
+                None => format!("slot {slot} is reserved and its signature is awaited"),
+            };
         };
         if self.chain_count().is_some_and(|count| slot < count) {
             return format!(
@@ -139,8 +158,9 @@ impl Lane {
                 span(record.work.look_at.since(now))
             );
         }
-        let lowest = self.slots.iter().find(|(_, r)| r.mined.is_none()).map(|(s, _)| *s);
-        if let Some(lower) = lowest.filter(|lowest| *lowest < slot) {
+        let landed = |lower: &Slot| self.slots.get(lower).is_some_and(|record| record.mined.is_some());
+        let first = self.chain_count().unwrap_or(slot);
+        if let Some(lower) = (first.0..slot.0).map(Slot).find(|lower| !landed(lower)) {
             return format!("slot {slot} waits for slot {lower}, which must land first");
         }
         let mut said = String::new();
@@ -153,7 +173,7 @@ impl Lane {
             let under = crate::Price(base.0 - newest.fees.cap().0);
             said.push_str(&format!("slot {slot} is {} under the base fee; ", under.in_gwei()));
         }
-        if record.work.at_ceiling {
+        if record.work.at_ceiling == Some(tx.version()) {
             said.push_str("its price is at the ceiling; ");
         }
         match &newest.hints.last {

@@ -17,7 +17,7 @@ use crate::{Millis, Slot, TxId};
 impl Lane {
     /// Ends every transaction whose winner is final and lets go of its slot.
     pub(super) fn settle(&mut self, now: Millis) {
-        let Some(view) = self.view.clone() else { return };
+        let Some(view) = self.live_view() else { return };
         let done: Vec<(Slot, Receipt)> = self
             .slots
             .iter()
@@ -26,7 +26,9 @@ impl Lane {
                 let tx = record.tx.and_then(|id| self.bound.get(&id));
                 let finality =
                     tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
-                view.is_final(&receipt.block, finality).then(|| (*slot, receipt.clone()))
+                let is_final = view.is_final(&receipt.block, finality)
+                    || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8);
+                is_final.then(|| (*slot, receipt.clone()))
             })
             .collect();
         for (slot, receipt) in done {
@@ -80,12 +82,14 @@ impl Lane {
             }
             self.changes.close(slot, record.attempts);
         }
+        self.ended = self.ended.max(Some(slot));
     }
 
     /// The slot went to somebody else's transaction, for good.
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, now: Millis) {
         let Some(record) = self.slots.get(&slot) else { return };
-        if record.mined.is_some() {
+        // Without bytes of ours it is not a lost race but a slot that we do not know: the lane holds.
+        if record.mined.is_some() || record.attempts.is_empty() {
             return;
         }
         let tx = record.tx.and_then(|id| self.bound.remove(&id));
@@ -93,6 +97,7 @@ impl Lane {
         let Some(mut tx) = tx else { return };
         let wish = tx.request.options.on_displaced.unwrap_or(self.settings.on_displaced);
         tx.status.displaced = false;
+        tx.status.receipt = None;
         if let Some(ending) = tx.status.ending.clone() {
             self.end(tx, ending, now);
         } else if wish == OnDisplaced::Fail {
@@ -163,7 +168,7 @@ impl Lane {
 
     /// Deadlines, judged by block time: a chain that stands still lets nothing expire (E7).
     pub(super) fn expire(&mut self, now: Millis) {
-        let Some(head) = self.view.as_ref().map(|view| view.head.timestamp) else { return };
+        let Some(head) = self.live_view().map(|view| view.head.timestamp) else { return };
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()
                 && tx.status.state != TxState::Mined

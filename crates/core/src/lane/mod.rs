@@ -20,21 +20,26 @@ mod check;
 mod command;
 mod explain;
 mod finish;
+mod planted;
 mod reprice;
 mod sign;
+#[cfg(test)]
+mod test_world;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::SendReport;
+use crate::outcome::{SendOutcome, SendReport};
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+use crate::{ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
@@ -136,20 +141,24 @@ struct SlotWork {
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
-    signing: bool,
+    /// The serial of the draft that is being signed.
+    signing: Option<u64>,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    looking: bool,
+    /// The kinds of answers that the newest attempt has had: each is written once.
+    answers: BTreeSet<SendOutcome>,
+    /// Receipts are being asked for; the head that was known then.
+    looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
     /// A node refused the newest attempt as too cheap.
     reprice_now: bool,
-    /// The ladder's end was reported.
-    at_ceiling: bool,
+    /// The content for which the ladder's end was reported.
+    at_ceiling: Option<ContentVersion>,
 }
 
 /// How far a waiting transaction's preparation is.
@@ -205,22 +214,31 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
+    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
+    ended: Option<Slot>,
     view: Option<Arc<ChainView>>,
+    /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
+    seen_count: Option<Slot>,
     /// When a slot of ours last moved on chain.
     moved_at: Millis,
     no_op_gas: Option<Gas>,
     estimating_no_op: bool,
+    /// No slot is filled before this time: the signer had trouble.
+    fill_at: Millis,
+    fill_tries: u32,
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
-    hold_noted: Option<Hold>,
+    hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
 /// Whether the store is being asked for more.
 #[derive(Debug, Default)]
 struct LoadState {
     running: bool,
-    /// The store may have more than is in memory.
+    /// The store may have new transactions or commands.
+    news: bool,
+    /// The store has more waiting transactions than it was asked for.
     more: bool,
     /// Not before this time.
     not_before: Millis,
@@ -244,12 +262,16 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
+            ended: None,
             view: None,
+            seen_count: None,
             moved_at: now,
             no_op_gas: None,
             estimating_no_op: false,
+            fill_at: Millis(0),
+            fill_tries: 0,
             next_serial: 0,
-            load: LoadState { more: true, ..LoadState::default() },
+            load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
             hold_noted: None,
         };
@@ -295,6 +317,7 @@ impl Lane {
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
             && !self.load.running
+            && !self.load.news
             && !self.load.more
             && self.changes.is_empty()
     }
@@ -303,7 +326,7 @@ impl Lane {
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
         for event in events {
             match event {
-                LaneEvent::Work => self.load.more = true,
+                LaneEvent::Work => self.load.news = true,
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
                 LaneEvent::LoadFailed => self.load_failed(now),
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
@@ -351,9 +374,9 @@ impl Lane {
         self.next_serial
     }
 
-    /// The chain's count of this account, as last seen.
+    /// The chain's count of this account; none until it was seen since the load.
     fn chain_count(&self) -> Option<Slot> {
-        self.row.chain_count
+        self.seen_count
     }
 }
 

@@ -1,10 +1,11 @@
 //! Re-price: a slot gets a dearer attempt (E7, E8, F8).
 //!
-//! Only the lowest open slot is re-priced for being slow, since none above it can land first; any slot is when a node
-//! refused its newest attempt as too cheap, or when its transaction has a newer content (a cancel's no-op). Every
-//! replacement beats all live attempts of its slot. While the chain makes no blocks nothing is re-priced.
+//! Only the lowest open slot is re-priced for being slow, since none above it can land first, and not while the chain
+//! makes no blocks; any slot is when a node refused its newest attempt as too cheap, or when its transaction has a newer
+//! content (a cancel's no-op). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
+//! at the most attempts a content may have; from there on the same bytes go on being sent.
 
-use super::{Lane, Plan};
+use super::{Lane, Plan, SlotRecord};
 use crate::attempt::{Call, Draft};
 use crate::fees::replacement_price;
 use crate::journal::Entry;
@@ -15,22 +16,23 @@ use crate::{ContentVersion, Millis, Slot};
 impl Lane {
     pub(super) fn reprice(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
         let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return Vec::new() };
+        let lowest = self.lowest_open(count);
         let open: Vec<Slot> = self
             .slots
             .range(count..)
-            .filter(|(_, r)| r.mined.is_none() && !r.work.signing && !r.attempts.is_empty())
+            .filter(|(_, r)| r.mined.is_none() && r.work.signing.is_none() && !r.attempts.is_empty())
             .map(|(slot, _)| *slot)
             .collect();
         let mut drafts = Vec::new();
-        for (position, slot) in open.into_iter().enumerate() {
+        for slot in open {
             if self.wants_new_content(slot) || self.refused_as_cheap(slot) {
                 drafts.extend(self.replacement(slot, plan, now));
-            } else if position == 0
+            } else if lowest == Some(slot)
                 && let Some(stalls_at) = self.stalls_at(slot)
             {
                 if stalls_at > now {
                     plan.wake(stalls_at);
-                } else if self.chain_moves(now) {
+                } else if self.chain_moves(now) && !self.planted_bump(slot, now) {
                     drafts.extend(self.replacement(slot, plan, now));
                 }
             }
@@ -38,24 +40,43 @@ impl Lane {
         drafts
     }
 
+    /// The one slot that the chain can take next, whatever is going on for it: in use, or returned and not yet filled.
+    fn lowest_open(&self, count: Slot) -> Option<Slot> {
+        let used =
+            self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
+        let returned = self.row.returned.range(count..).next().copied();
+        [used, returned].into_iter().flatten().min()
+    }
+
+    /// The version of the content that the slot is to carry.
+    fn wanted_version(&self, record: &SlotRecord) -> ContentVersion {
+        let tx = record.tx.and_then(|id| self.bound.get(&id));
+        tx.map_or(ContentVersion::FIRST, |tx| tx.version())
+    }
+
     /// The transaction's newest content has no bytes yet.
     fn wants_new_content(&self, slot: Slot) -> bool {
         let Some(record) = self.slots.get(&slot) else { return false };
-        let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { return false };
-        record.attempts.last().is_some_and(|newest| newest.version < tx.version())
+        let wanted = self.wanted_version(record);
+        record.work.at_ceiling != Some(wanted) && record.attempts.last().is_some_and(|a| a.version < wanted)
     }
 
     fn refused_as_cheap(&self, slot: Slot) -> bool {
-        self.slots.get(&slot).is_some_and(|record| record.work.reprice_now && !record.work.at_ceiling)
+        self.slots.get(&slot).is_some_and(|record| record.work.reprice_now && self.may_climb(record))
+    }
+
+    /// Neither the ceiling nor the number of attempts forbids another one. Each content has its own count, so that a
+    /// cancel can climb as well.
+    fn may_climb(&self, record: &SlotRecord) -> bool {
+        let wanted = self.wanted_version(record);
+        let made = record.attempts.iter().filter(|attempt| attempt.version == wanted).count() as u64;
+        record.work.at_ceiling != Some(wanted) && made < u64::from(self.settings.max_attempts)
     }
 
     /// When this slot counts as stalled: an interval after its newest attempt and after anything last moved.
     fn stalls_at(&self, slot: Slot) -> Option<Millis> {
-        let record = self.slots.get(&slot)?;
+        let record = self.slots.get(&slot).filter(|record| self.may_climb(record))?;
         let newest = record.attempts.last()?;
-        if record.work.at_ceiling || record.attempts.len() as u64 >= u64::from(self.settings.max_attempts) {
-            return None;
-        }
         newest.hints.first_sent_at?;
         // A dearer attempt is the last thing that an account without funds can pay (E7).
         let refused = newest.hints.last.as_ref().map(|last| last.outcome);
@@ -66,7 +87,7 @@ impl Lane {
     }
 
     /// A head came within the interval.
-    fn chain_moves(&self, now: Millis) -> bool {
+    pub(super) fn chain_moves(&self, now: Millis) -> bool {
         self.view.as_ref().is_some_and(|view| now.since(view.head_since) < self.settings.resubmit_after)
     }
 
@@ -84,10 +105,9 @@ impl Lane {
             (true, false) => self.no_op_gas?,
             _ => newest.gas,
         };
-        let ceiling = if no_op { self.settings.max_fee } else { self.ceiling(tx) };
         let speed = tx.map_or(Speed::Normal, |tx| tx.request.options.speed);
         let live = self.live_fees(slot);
-        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, ceiling, no_op);
+        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, self.ceiling(tx));
         let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call());
         let version = tx.map_or(ContentVersion::FIRST, |tx| tx.version());
         let tx = record.tx;
@@ -96,12 +116,12 @@ impl Lane {
             Err(at) => {
                 let entry = Entry::AtCeiling { slot, needed: at.needed, ceiling: at.ceiling };
                 self.changes.journal_hint(tx, now, entry);
-                self.slots.get_mut(&slot)?.work.at_ceiling = true;
+                self.slots.get_mut(&slot)?.work.at_ceiling = Some(version);
                 return None;
             }
         };
         let serial = self.serial();
-        self.slots.get_mut(&slot)?.work.signing = true;
+        self.slots.get_mut(&slot)?.work.signing = Some(serial);
         Some(Draft { serial, lane: self.id, slot, tx, version, no_op, call, gas, fees })
     }
 }

@@ -3,8 +3,8 @@
 //! | slot of the draft | signature came | signature failed |
 //! |---|---|---|
 //! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
-//! | returned | bound | forgotten, stays returned |
-//! | reserved (remote signer) | first attempt | keeps its slot, asked again |
+//! | returned, or a hole | bound | forgotten, stays as it was |
+//! | reserved (remote signer) | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
 //!
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
@@ -15,7 +15,7 @@ use crate::attempt::{Attempt, Draft, Sealed, SendHints};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
 use crate::ports::signer;
-use crate::transaction::{ReasonCode, TxState};
+use crate::transaction::{Ending, Reason, ReasonCode, TxState};
 use crate::{Millis, Slot};
 
 /// At most this many signatures are asked for at once.
@@ -28,6 +28,7 @@ impl Lane {
         if !self.settings.reserve_before_signing {
             drafts.extend(self.allocate());
         }
+        drafts.extend(self.fill(plan, now));
         while !drafts.is_empty() {
             let rest = drafts.split_off(drafts.len().min(BATCH));
             plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));
@@ -36,17 +37,17 @@ impl Lane {
 
     /// First signatures for slots that were reserved.
     fn sign_reserved(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
-        let Some(view) = self.view.clone() else { return Vec::new() };
+        let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return Vec::new() };
         let mut drafts = Vec::new();
         let open: Vec<Slot> = self
             .slots
-            .iter()
-            .filter(|(_, r)| r.attempts.is_empty() && !r.work.signing)
+            .range(count..)
+            .filter(|(_, r)| r.attempts.is_empty() && r.work.signing.is_none())
             .map(|(s, _)| *s)
             .collect();
         for slot in open {
             let serial = self.serial();
-            let Some(record) = self.slots.get_mut(&slot) else { continue };
+            let Some(record) = self.slots.get(&slot) else { continue };
             if record.work.sign_at > now {
                 plan.wake(record.work.sign_at);
                 continue;
@@ -54,13 +55,9 @@ impl Lane {
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             // After a restart the estimate is gone: it is asked for again first.
             let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
-            record.work.signing = true;
             let no_op = tx.is_no_op();
-            let ceiling = tx
-                .request
-                .options
-                .max_fee_per_gas
-                .map_or(self.settings.max_fee, |c| c.min(self.settings.max_fee));
+            let fees =
+                first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -70,8 +67,11 @@ impl Lane {
                 no_op,
                 call: tx.call(),
                 gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
-                fees: first_price(&view.fees, tx.request.options.speed, tx.payload().fees, ceiling),
+                fees,
             });
+            if let Some(record) = self.slots.get_mut(&slot) {
+                record.work.signing = Some(serial);
+            }
         }
         drafts
     }
@@ -90,12 +90,22 @@ impl Lane {
     /// Another attempt, or the first one of a reserved slot.
     fn signed_again(&mut self, draft: Draft, result: Result<Sealed, signer::Error>, now: Millis) {
         let Some(record) = self.slots.get_mut(&draft.slot) else { return };
-        record.work.signing = false;
+        if record.work.signing != Some(draft.serial) {
+            return;
+        }
+        record.work.signing = None;
         let wanted = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
+        let passed = record.attempts.is_empty() && self.seen_count.is_some_and(|count| draft.slot < count);
         let stale = record.mined.is_some()
+            || passed
             || record.tx != draft.tx
             || wanted.is_some_and(|version| version != draft.version);
         match result {
+            Err(signer::Error::Refused(text)) if record.attempts.is_empty() => {
+                let Some(id) = record.tx else { return };
+                let reason = Reason { code: ReasonCode::SignatureRefused, text };
+                self.begin_ending(id, Ending::Fail(reason), now);
+            }
             Err(_) => {
                 record.work.sign_tries = record.work.sign_tries.saturating_add(1);
                 record.work.sign_at = now.after(back_off(record.work.sign_tries, 500, 30_000));
@@ -120,7 +130,11 @@ impl Lane {
             Err(error) => {
                 let failed = draft.tx;
                 self.cut_from(draft.slot);
-                let Some(id) = failed else { return };
+                let Some(id) = failed else {
+                    self.fill_tries = self.fill_tries.saturating_add(1);
+                    self.fill_at = now.after(back_off(self.fill_tries, 500, 30_000));
+                    return;
+                };
                 match error {
                     signer::Error::Refused(text) => {
                         self.fail_waiting(id, ReasonCode::SignatureRefused, text, now);
@@ -163,7 +177,7 @@ impl Lane {
         let ready: Vec<Slot> =
             self.tentative.iter().filter(|(_, t)| t.signed.is_some()).map(|(slot, _)| *slot).collect();
         for slot in ready {
-            if !self.row.returned.contains(&slot) && self.row.cursor != Some(slot) {
+            if !self.row.returned.contains(&slot) && self.row.cursor.is_none_or(|cursor| slot > cursor) {
                 continue;
             }
             let Some((draft, sealed)) = self.tentative.remove(&slot).and_then(|t| t.signed) else { continue };
@@ -171,6 +185,8 @@ impl Lane {
                 let Some(mut waiting) = self.leave_waiting(id) else { continue };
                 waiting.tx.status.slot = Some(slot);
                 self.bound.insert(id, waiting.tx);
+            } else {
+                self.fill_tries = 0;
             }
             self.occupy(slot);
             self.slots.insert(slot, SlotRecord { tx: draft.tx, ..SlotRecord::default() });
@@ -207,6 +223,7 @@ impl Lane {
         };
         record.work.send_at = now;
         record.work.unclear_sends = 0;
+        record.work.answers.clear();
         record.attempts.push(attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {

@@ -3,13 +3,23 @@
 //! A view replaces the one before it as a whole. Receipts come by block, matched by hash, or by looking up every
 //! attempt of a slot that the chain's count has passed. A receipt counts only while its block is part of the view; when
 //! it no longer is, the transaction goes back to `broadcast` and its bytes are sent again.
+//!
+//! | block of the winner | what happens |
+//! |---|---|
+//! | among the recent ones | it counts |
+//! | another one has its number | reorged |
+//! | above the head | nothing, until a view can say |
+//! | below the recent ones, view goes on from the one before | it counts: it was checked when seen |
+//! | below the recent ones, after a start or a leap | it is looked up again before it counts |
+//!
+//! What the endpoints show of another chain says nothing about this lane.
 
 use std::sync::Arc;
 
 use super::{Action, Lane, Plan, back_off};
 use crate::journal::Entry;
 use crate::transaction::TxState;
-use crate::view::{ChainStatus, ChainView, Receipt, Standing};
+use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
 use crate::{Millis, Slot};
 
 /// After this many looks without a receipt a passed slot is shown as displaced.
@@ -17,54 +27,85 @@ const LOOKS_UNTIL_DISPLACED: u32 = 3;
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {
-        if view.status == ChainStatus::Live
-            && let Some(count) = view.counts.get(&self.id.signer).copied()
-        {
+        if view.status == ChainStatus::Changed {
+            self.view = Some(view);
+            return;
+        }
+        if let Some(count) = view.counts.get(&self.id.signer).copied() {
             self.take_count(count, now);
         }
+        let goes_on = self.live_view().is_some_and(|before| view.shows(&before.head.at));
+        let head = view.head.at;
         self.view = Some(view);
-        self.drop_orphans(now);
+        self.check_winners(goes_on, now);
         for receipt in receipts {
-            self.take_receipt(receipt, now);
+            self.take_receipt(receipt, head, now);
         }
     }
 
+    /// What is known of the chain, unless the endpoints show another one.
+    pub(super) fn live_view(&self) -> Option<Arc<ChainView>> {
+        self.view.clone().filter(|view| view.status == ChainStatus::Live)
+    }
+
     fn take_count(&mut self, count: Slot, now: Millis) {
+        self.seen_count = Some(count);
         if self.row.chain_count != Some(count) {
             self.row.chain_count = Some(count);
             self.moved_at = now;
         }
-        // The first count ever seen is where this lane begins (L3).
+        // Nothing is stored of these yet: somebody else was faster.
+        while let Some(passed) = self.tentative.keys().next().copied().filter(|slot| *slot < count) {
+            self.cut_from(passed);
+        }
+        // The first count ever seen is where this lane begins (L3). It is committed at once: an older copy of the store
+        // is recognised by a cursor that the chain has passed, and one without a cursor is not.
         if self.row.cursor.is_none() {
             self.row.cursor = Some(count);
+            self.changes.row();
         }
     }
 
-    /// Winners whose block is gone are winners no more.
-    fn drop_orphans(&mut self, now: Millis) {
-        let Some(view) = self.view.clone() else { return };
-        for record in self.slots.values_mut() {
-            let Some(receipt) = &record.mined else { continue };
-            if view.standing(&receipt.block) != Standing::Orphaned {
-                continue;
+    /// Winners whose block is gone are winners no more; those that cannot be judged are looked up again.
+    fn check_winners(&mut self, goes_on: bool, now: Millis) {
+        let Some(view) = self.live_view().filter(|_| !self.planted_no_hash()) else { return };
+        let count = self.chain_count();
+        for (slot, record) in &mut self.slots {
+            let tx = record.tx.and_then(|id| self.bound.get_mut(&id));
+            let shown = tx.as_ref().and_then(|tx| tx.status.receipt.clone());
+            let Some(receipt) = record.mined.clone().or(shown) else { continue };
+            let gone = match view.standing(&receipt.block) {
+                Standing::Canonical | Standing::Ahead => continue,
+                Standing::Orphaned => true,
+                // The slot is open again, so nothing of it is in a block.
+                Standing::Older => count.is_some_and(|count| *slot >= count),
+            };
+            if gone || (record.mined.is_some() && !goes_on) {
+                record.mined = None;
+                record.work.send_at = now;
+                record.work.look_at = now;
+                record.work.looks = 0;
             }
-            let entry = Entry::Reorged { hash: receipt.hash, block: receipt.block };
-            record.mined = None;
-            record.work.send_at = now;
-            record.work.look_at = now;
-            record.work.looks = 0;
-            if let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) {
+            if let Some(tx) = tx.filter(|_| gone) {
                 tx.status.state = TxState::Broadcast;
                 tx.status.receipt = None;
+                tx.status.hash = record.attempts.last().map(|newest| newest.hash);
                 self.changes.tx(tx, now);
+                let entry = Entry::Reorged { hash: receipt.hash, block: receipt.block };
                 self.changes.journal(Some(tx.id), now, entry);
             }
         }
     }
 
-    fn take_receipt(&mut self, receipt: Receipt, now: Millis) {
-        let Some(view) = &self.view else { return };
-        if view.standing(&receipt.block) != Standing::Canonical {
+    /// `seen_at` is a head that the one who found the receipt knew.
+    fn take_receipt(&mut self, receipt: Receipt, seen_at: BlockRef, now: Millis) {
+        let Some(view) = self.live_view() else { return };
+        let counts = match view.standing(&receipt.block) {
+            Standing::Canonical => true,
+            Standing::Older => view.shows(&seen_at),
+            Standing::Orphaned | Standing::Ahead => false,
+        };
+        if !counts {
             return;
         }
         let Some(record) = self.by_hash.get(&receipt.hash).and_then(|slot| self.slots.get_mut(slot)) else {
@@ -81,6 +122,10 @@ impl Lane {
         record.work.looks = 0;
         self.moved_at = now;
         if let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) {
+            if tx.status.receipt.as_ref() == Some(&receipt) && !tx.status.displaced {
+                // It was looked up again, and nothing has changed.
+                return;
+            }
             tx.status.state = TxState::Mined;
             tx.status.displaced = false;
             // The receipt may belong to any earlier hash of the slot (R8).
@@ -93,21 +138,19 @@ impl Lane {
 
     /// Slots that the count has passed without a receipt: ask for every attempt's.
     pub(super) fn plan_look(&mut self, plan: &mut Plan, now: Millis) {
-        if self.view.as_ref().is_none_or(|view| view.status != ChainStatus::Live) {
-            return;
-        }
+        let Some(head) = self.live_view().map(|view| view.head.at) else { return };
         let Some(count) = self.chain_count() else { return };
         let mut looks = Vec::new();
         for (slot, record) in self.slots.range_mut(..count) {
             let work = &mut record.work;
-            if record.mined.is_some() || work.looking || record.attempts.is_empty() {
+            if record.mined.is_some() || work.looking.is_some() || record.attempts.is_empty() {
                 continue;
             }
             if work.look_at > now {
                 plan.wake(work.look_at);
                 continue;
             }
-            work.looking = true;
+            work.looking = Some(head);
             looks.push((*slot, record.attempts.iter().map(|attempt| attempt.hash).collect()));
         }
         if !looks.is_empty() {
@@ -117,12 +160,17 @@ impl Lane {
 
     pub(super) fn take_look(&mut self, slots: &[Slot], found: Vec<Receipt>, now: Millis) {
         for receipt in found {
-            self.take_receipt(receipt, now);
+            let slot = self.by_hash.get(&receipt.hash);
+            let asked_at = slot.and_then(|slot| self.slots.get(slot)).and_then(|record| record.work.looking);
+            if let Some(asked_at) = asked_at {
+                self.take_receipt(receipt, asked_at, now);
+            }
         }
+        let count = self.chain_count();
         for slot in slots {
             let Some(record) = self.slots.get_mut(slot) else { continue };
-            record.work.looking = false;
-            if record.mined.is_some() {
+            record.work.looking = None;
+            if record.mined.is_some() || count.is_none_or(|count| *slot >= count) {
                 continue;
             }
             record.work.looks = record.work.looks.saturating_add(1);
@@ -133,6 +181,7 @@ impl Lane {
                 self.changes.tx(tx, now);
                 self.changes.journal(Some(tx.id), now, Entry::Displaced { slot: *slot });
             }
+            self.planted_null_receipt(*slot, now);
         }
     }
 }

@@ -8,6 +8,7 @@ mod key;
 mod lane;
 mod rig;
 mod serve;
+mod sim;
 mod tx;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Dev(args) => dev::run(&args).await?,
         Command::Demo(args) => return demo::run(&args).await,
         Command::Bench(args) => return bench::run(&args).await,
+        Command::Sim(args) => return sim::execute(&args),
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
         Command::Key(command) => key::run(command)?,

@@ -94,7 +94,7 @@ pub(super) fn by_request(
 }
 
 fn one(db: &Connection, which: &str, params: impl Params) -> Result<Option<Transaction>, Fault> {
-    let sql = format!("SELECT {} FROM {} WHERE {which}", rows::TX_COLUMNS, rows::TX_TABLES);
+    let sql = format!("SELECT {} FROM tx {} WHERE {which}", rows::TX_COLUMNS, rows::TX_JOINS);
     let mut statement = db.prepare_cached(&sql)?;
     let mut found = statement.query(params)?;
     found.next()?.map(rows::tx).transpose()

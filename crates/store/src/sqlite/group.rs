@@ -142,6 +142,10 @@ fn put_chain(scope: &mut Scope<'_>, record: &ChainRecord) -> Result<Written, Fau
 
 /// Begins a transaction that may write.
 pub(super) fn begin(db: &mut Connection) -> Result<rusqlite::Transaction<'_>, WriteError> {
+    // A rollback that failed must not stand in the way of everything after it.
+    if !db.is_autocommit() {
+        db.execute_batch("ROLLBACK").map_err(|error| failed(error.into()))?;
+    }
     db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|error| failed(error.into()))
 }
 

@@ -25,6 +25,7 @@ mod schema;
 mod scope;
 mod writer;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,12 @@ struct Inner {
     file: PathBuf,
     readers: Arc<Readers>,
     writer: Writer,
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sqlite").field(&self.inner.file).finish()
+    }
 }
 
 impl Sqlite {

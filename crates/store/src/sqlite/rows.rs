@@ -82,9 +82,8 @@ pub(super) fn lane_row(text: &str) -> Result<LaneRow, Fault> {
 /// What [`tx`] reads, in its order. The tables are `tx`, its `lane` and its `account`.
 pub(super) const TX_COLUMNS: &str = "tx.ord, tx.id, lane.chain, account.address, tx.request, tx.status";
 
-/// `FROM` for [`TX_COLUMNS`].
-pub(super) const TX_TABLES: &str =
-    "tx JOIN lane ON lane.id = tx.lane JOIN account ON account.id = lane.account";
+/// What follows `FROM tx` for [`TX_COLUMNS`].
+pub(super) const TX_JOINS: &str = "JOIN lane ON lane.id = tx.lane JOIN account ON account.id = lane.account";
 
 /// A row of [`TX_COLUMNS`].
 pub(super) fn tx(row: &Row<'_>) -> Result<Transaction, Fault> {
@@ -131,8 +130,8 @@ pub(super) fn attempt_details(attempt: &Attempt) -> Result<String, Fault> {
 pub(super) const ATTEMPT_COLUMNS: &str =
     "attempt.slot, attempt.ordinal, tx.id, attempt.hash, attempt.raw, attempt.details, attempt.hints";
 
-/// `FROM` for [`ATTEMPT_COLUMNS`].
-pub(super) const ATTEMPT_TABLES: &str = "attempt LEFT JOIN tx ON tx.ord = attempt.tx";
+/// What follows `FROM attempt` for [`ATTEMPT_COLUMNS`].
+pub(super) const ATTEMPT_JOINS: &str = "LEFT JOIN tx ON tx.ord = attempt.tx";
 
 /// A row of [`ATTEMPT_COLUMNS`].
 pub(super) fn attempt(row: &Row<'_>) -> Result<Attempt, Fault> {

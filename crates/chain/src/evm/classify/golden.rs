@@ -1,5 +1,7 @@
 //! Every text that is known, and the class it must get: with other words around it, and with any code.
 
+use std::sync::LazyLock;
+
 use landfall_core::outcome::SendOutcome::{self, *};
 use proptest::prelude::*;
 
@@ -321,8 +323,10 @@ const ROWS: &[(SendOutcome, &[&str])] = &[
     ),
 ];
 
-fn table() -> Table {
-    Table::load().unwrap()
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::load().unwrap());
+
+fn table() -> &'static Table {
+    &TABLE
 }
 
 #[test]
@@ -338,7 +342,7 @@ fn every_known_text_gets_its_class() {
 
 #[test]
 fn every_class_of_the_rules_has_a_row() {
-    for rule in table().rule {
+    for rule in &table().rule {
         assert!(ROWS.iter().any(|(class, _)| *class == rule.class), "{:?}", rule.class);
     }
 }

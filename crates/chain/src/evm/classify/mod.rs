@@ -20,6 +20,12 @@ pub(crate) enum Trouble {
     Syncing,
     /// It does not know a block that others know.
     Behind,
+    /// It serves another chain. Not by a text: by the chain id it reports.
+    #[serde(skip)]
+    Foreign,
+    /// It has as many questions of ours as it may have. Not by a text: by our own count.
+    #[serde(skip)]
+    Busy,
 }
 
 /// What a text means.

@@ -1,6 +1,7 @@
 //! What the tests share: a clock, drafts, signed bytes, a real anvil and a scripted endpoint.
 
 pub(crate) mod node;
+pub(crate) mod stub;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,8 +15,20 @@ pub(crate) struct Anvil {
 impl Anvil {
     /// Starts one that mines every transaction at once, unless told otherwise.
     pub(crate) async fn start(more: &[&str]) -> Self {
-        let binary = std::env::var("LANDFALL_ANVIL").expect("run cargo xtask test, which installs anvil");
+        // Bound and let go: the system does not hand the same port out again at once.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::start_at(port, more).await
+    }
+
+    /// Ends it and starts a new one in its place, with nothing of the old.
+    pub(crate) async fn restart(self) -> Self {
+        let port = self.port;
+        drop(self);
+        Self::start_at(port, &[]).await
+    }
+
+    async fn start_at(port: u16, more: &[&str]) -> Self {
+        let binary = std::env::var("LANDFALL_ANVIL").expect("run cargo xtask test, which installs anvil");
         let child = Command::new(binary)
             .args(["--port", &port.to_string(), "--prune-history", "--silent"])
             .args(more)

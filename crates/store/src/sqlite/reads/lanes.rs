@@ -1,4 +1,7 @@
 //! Lanes: what an owner loads to go on, which of them have work, and what people see.
+//!
+//! These are asked all the time, and a lane's history only grows: every query names the partial index that holds what
+//! is unfinished, so that it cannot come to read the history instead.
 
 use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
@@ -27,14 +30,17 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
         .db
         .prepare_cached("SELECT token, version, details FROM lane WHERE id = ?1")?
         .query_row([key.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let bound =
-        format!("SELECT {} FROM {} WHERE tx.lane = ?1 AND tx.phase = 1", rows::TX_COLUMNS, rows::TX_TABLES);
+    let bound = format!(
+        "SELECT {} FROM tx INDEXED BY tx_bound {} WHERE tx.lane = ?1 AND tx.phase = 1",
+        rows::TX_COLUMNS,
+        rows::TX_JOINS
+    );
     let mut bound = all(look.db, &bound, [key.lane], rows::tx)?;
     bound.sort_by_key(|tx| tx.status.slot);
     let attempts = format!(
-        "SELECT {} FROM {} WHERE attempt.lane = ?1 AND attempt.open = 1",
+        "SELECT {} FROM attempt INDEXED BY attempt_open {} WHERE attempt.lane = ?1 AND attempt.open = 1",
         rows::ATTEMPT_COLUMNS,
-        rows::ATTEMPT_TABLES
+        rows::ATTEMPT_JOINS
     );
     let mut attempts = all(look.db, &attempts, [key.lane], rows::attempt)?;
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
@@ -56,9 +62,10 @@ pub(in crate::sqlite) fn waiting(
 ) -> Result<Vec<Transaction>, Fault> {
     let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
     let sql = format!(
-        "SELECT {} FROM {} WHERE tx.lane = ?1 AND tx.phase = 0 ORDER BY tx.ord LIMIT ?2",
+        "SELECT {} FROM tx INDEXED BY tx_waiting {} WHERE tx.lane = ?1 AND tx.phase = 0
+         ORDER BY tx.ord LIMIT ?2",
         rows::TX_COLUMNS,
-        rows::TX_TABLES
+        rows::TX_JOINS
     );
     all(look.db, &sql, params![key.lane, limit], rows::tx)
 }
@@ -66,7 +73,7 @@ pub(in crate::sqlite) fn waiting(
 /// The commands of a lane that were not applied yet, oldest first.
 pub(in crate::sqlite) fn commands(look: &Look<'_>, lane: LaneId, limit: u32) -> Result<Vec<Command>, Fault> {
     let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
-    let sql = "SELECT id, at, kind FROM command WHERE lane = ?1 AND done = 0 ORDER BY seq LIMIT ?2";
+    let sql = "SELECT id, at, kind FROM command INDEXED BY command_open WHERE lane = ?1 AND done = 0 ORDER BY seq LIMIT ?2";
     all(look.db, sql, params![key.lane, limit], |row| rows::command(row, lane))
 }
 
@@ -77,10 +84,12 @@ pub(in crate::sqlite) fn commands(look: &Look<'_>, lane: LaneId, limit: u32) -> 
 pub(in crate::sqlite) fn with_work(look: &Look<'_>) -> Result<Vec<LaneId>, Fault> {
     let sql = "SELECT lane.chain, account.address FROM account JOIN lane ON lane.account = account.id
          WHERE account.namespace = ?1 AND (
-            EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 0)
-            OR EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
-            OR EXISTS (SELECT 1 FROM attempt WHERE attempt.lane = lane.id AND attempt.open = 1)
-            OR EXISTS (SELECT 1 FROM command WHERE command.lane = lane.id AND command.done = 0))";
+            EXISTS (SELECT 1 FROM tx INDEXED BY tx_waiting WHERE tx.lane = lane.id AND tx.phase = 0)
+            OR EXISTS (SELECT 1 FROM tx INDEXED BY tx_bound WHERE tx.lane = lane.id AND tx.phase = 1)
+            OR EXISTS (SELECT 1 FROM attempt INDEXED BY attempt_open
+                       WHERE attempt.lane = lane.id AND attempt.open = 1)
+            OR EXISTS (SELECT 1 FROM command INDEXED BY command_open
+                       WHERE command.lane = lane.id AND command.done = 0))";
     let mut lanes = all(look.db, sql, [look.namespace], |row| rows::lane(row.get(0)?, column(row, 1)?))?;
     lanes.sort_unstable();
     Ok(lanes)
@@ -88,8 +97,8 @@ pub(in crate::sqlite) fn with_work(look: &Look<'_>) -> Result<Vec<LaneId>, Fault
 
 const SUMMARY: &str = "SELECT lane.chain, account.address, lane.token, lane.version, lane.details,
         session.id, session.node,
-        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 0),
-        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
+        (SELECT count(*) FROM tx INDEXED BY tx_waiting WHERE tx.lane = lane.id AND tx.phase = 0),
+        (SELECT count(*) FROM tx INDEXED BY tx_bound WHERE tx.lane = lane.id AND tx.phase = 1)
      FROM account JOIN lane ON lane.account = account.id
      LEFT JOIN session ON session.namespace = account.namespace AND session.id = lane.session
      WHERE account.namespace = ?1";

@@ -32,7 +32,11 @@ pub(in crate::sqlite) fn by_request(
 }
 
 fn with_attempts(look: &Look<'_>, tx: Transaction) -> Result<TxRecord, Fault> {
-    let sql = format!("SELECT {} FROM {} WHERE attempt.tx = ?1", rows::ATTEMPT_COLUMNS, rows::ATTEMPT_TABLES);
+    let sql = format!(
+        "SELECT {} FROM attempt {} WHERE attempt.tx = ?1",
+        rows::ATTEMPT_COLUMNS,
+        rows::ATTEMPT_JOINS
+    );
     let mut attempts: Vec<Attempt> = all(look.db, &sql, [tx.order.0], rows::attempt)?;
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
     Ok(TxRecord { tx, attempts })
@@ -124,10 +128,11 @@ impl Filter {
 fn index_of(state: TxState) -> &'static str {
     match state {
         TxState::Accepted | TxState::Simulated | TxState::AwaitingApproval => {
-            " AND tx.ord IN (SELECT ord FROM tx WHERE phase = 0 UNION ALL SELECT ord FROM tx WHERE phase = 1)"
+            " AND tx.ord IN (SELECT ord FROM tx INDEXED BY tx_waiting WHERE phase = 0
+              UNION ALL SELECT ord FROM tx INDEXED BY tx_bound WHERE phase = 1)"
         }
         TxState::Signed | TxState::Broadcast | TxState::Mined => {
-            " AND tx.ord IN (SELECT ord FROM tx WHERE phase = 1)"
+            " AND tx.ord IN (SELECT ord FROM tx INDEXED BY tx_bound WHERE phase = 1)"
         }
         TxState::Reverted | TxState::Failed | TxState::Cancelled | TxState::Expired => {
             " AND tx.state IN (7, 8, 9, 10)"

@@ -1,0 +1,268 @@
+//! A chain with one account that matters: blocks, a pool, reorgs and strangers who use the key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use alloy_primitives::{B256, keccak256};
+
+use super::LANE;
+use crate::attempt::{Draft, Sealed};
+use crate::fees::FeeQuote;
+use crate::outcome::SendOutcome;
+use crate::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
+use crate::{Gas, Millis, Price, Slot, TxHash, TxId};
+
+/// A transaction in a block; a stranger's has no draft.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Mined {
+    pub(in super::super) slot: Slot,
+    pub(in super::super) hash: TxHash,
+    pub(in super::super) draft: Option<Draft>,
+    pub(in super::super) success: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(in super::super) struct ModelBlock {
+    pub(in super::super) at: BlockRef,
+    parent: B256,
+    timestamp: Millis,
+    pub(in super::super) txs: Vec<Mined>,
+}
+
+#[derive(Debug)]
+pub(in super::super) struct ModelChain {
+    /// By number.
+    pub(in super::super) blocks: Vec<ModelBlock>,
+    first: Slot,
+    pub(in super::super) pool: BTreeMap<Slot, TxHash>,
+    /// Everything that was ever signed.
+    signed: BTreeMap<TxHash, Draft>,
+    pub(in super::super) base_fee: Price,
+    /// Blocks on top that make one final: reorgs never reach deeper.
+    finality: u64,
+    settled: u64,
+    salt: u64,
+    head_since: Millis,
+    /// How many hashes a view shows.
+    recent: u64,
+    /// This node refuses what is under the base fee.
+    pub(in super::super) refuses_below_base: bool,
+    /// This node keeps nothing above a gap.
+    pub(in super::super) refuses_gaps: bool,
+}
+
+impl ModelChain {
+    pub(in super::super) fn new(first: Slot, finality: u64, now: Millis) -> Self {
+        let mut chain = Self {
+            blocks: Vec::new(),
+            first,
+            pool: BTreeMap::new(),
+            signed: BTreeMap::new(),
+            base_fee: Price::gwei(1),
+            finality,
+            settled: 0,
+            salt: 0,
+            head_since: now,
+            recent: finality + 3,
+            refuses_below_base: false,
+            refuses_gaps: false,
+        };
+        chain.push_block(Vec::new(), now);
+        chain
+    }
+
+    pub(in super::super) fn know(&mut self, draft: &Draft, sealed: &Sealed) {
+        self.signed.insert(sealed.hash, draft.clone());
+    }
+
+    pub(in super::super) fn head(&self) -> &ModelBlock {
+        self.blocks.last().expect("there is a first block")
+    }
+
+    fn push_block(&mut self, txs: Vec<Mined>, now: Millis) {
+        self.salt += 1;
+        let number = self.blocks.len() as u64;
+        let hash = keccak256(format!("block {number} {}", self.salt));
+        let parent = self.blocks.last().map_or(B256::ZERO, |block| block.at.hash);
+        let timestamp = self.blocks.last().map_or(now, |block| now.max(Millis(block.timestamp.0 + 1)));
+        self.blocks.push(ModelBlock { at: BlockRef { number, hash }, parent, timestamp, txs });
+        self.head_since = now;
+        self.settled = self.settled.max(number.saturating_sub(self.finality));
+        self.check_content();
+    }
+
+    /// The promise itself: nothing that was asked for once is in the chain twice.
+    fn check_content(&self) {
+        let mut seen: BTreeSet<TxId> = BTreeSet::new();
+        let all = self.blocks.iter().flat_map(|block| &block.txs);
+        for draft in all.filter_map(|mined| mined.draft.as_ref()).filter(|draft| !draft.no_op) {
+            let id = draft.tx.expect("content belongs to a transaction");
+            assert!(seen.insert(id), "{id} landed twice: {:#?}", self.blocks);
+        }
+    }
+
+    pub(in super::super) fn count_at(&self, number: u64) -> Slot {
+        let upto = self.blocks.iter().take(number as usize + 1);
+        Slot(self.first.0 + upto.map(|block| block.txs.len() as u64).sum::<u64>())
+    }
+
+    pub(in super::super) fn count(&self) -> Slot {
+        self.count_at(self.head().at.number)
+    }
+
+    /// A block of up to `most` transactions from the pool.
+    pub(in super::super) fn mine(&mut self, most: usize, success: bool, now: Millis) {
+        let mut txs = Vec::new();
+        let mut slot = self.count();
+        while txs.len() < most
+            && let Some(hash) = self.pool.get(&slot).copied()
+            && self.signed[&hash].fees.cap() >= self.base_fee
+        {
+            let draft = self.signed[&hash].clone();
+            txs.push(Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) });
+            self.pool.remove(&slot);
+            slot = slot.next();
+        }
+        self.push_block(txs, now);
+    }
+
+    /// A block in which somebody else used the key.
+    pub(in super::super) fn mine_foreign(&mut self, now: Millis) {
+        let slot = self.count();
+        self.pool.remove(&slot);
+        let hash = TxHash(keccak256(format!("stranger {} {}", slot, self.salt)));
+        self.push_block(vec![Mined { slot, hash, draft: None, success: true }], now);
+    }
+
+    /// Other blocks take the place of up to `depth` that were not final.
+    pub(in super::super) fn reorg(&mut self, depth: u64, keep: bool, refill: u64, now: Millis) {
+        let mut lost = Vec::new();
+        for _ in 0..depth {
+            if self.head().at.number <= self.settled {
+                break;
+            }
+            lost.extend(self.blocks.pop().into_iter().flat_map(|block| block.txs));
+        }
+        for mined in lost.into_iter().filter(|mined| keep && mined.draft.is_some()) {
+            self.pool.entry(mined.slot).or_insert(mined.hash);
+        }
+        self.head_since = now;
+        for _ in 0..refill {
+            self.push_block(Vec::new(), now);
+        }
+    }
+
+    pub(in super::super) fn evict(&mut self, nth: usize) {
+        if let Some(slot) = self.pool.keys().nth(nth % self.pool.len().max(1)).copied() {
+            self.pool.remove(&slot);
+        }
+    }
+
+    /// What an honest node does with bytes, and says.
+    pub(in super::super) fn send(&mut self, sealed: &Sealed) -> SendOutcome {
+        let draft = self.signed.get(&sealed.hash).expect("bytes are signed before they are sent");
+        let (slot, fees) = (draft.slot, draft.fees);
+        if slot < self.count() {
+            return SendOutcome::NonceTooLow;
+        }
+        if self.refuses_below_base && fees.cap() < self.base_fee {
+            return SendOutcome::FeeBelowBase;
+        }
+        let gap = (self.count().0..slot.0).any(|lower| !self.pool.contains_key(&Slot(lower)));
+        if self.refuses_gaps && gap {
+            return SendOutcome::NonceTooHigh;
+        }
+        match self.pool.get(&slot) {
+            Some(hash) if *hash == sealed.hash => return SendOutcome::AlreadyKnown,
+            Some(hash) => {
+                let old = self.signed[hash].fees;
+                let dear = |new: Price, old: Price| new.0 * 100 >= old.0 * 110;
+                if !dear(fees.cap(), old.cap()) || !dear(fees.tip(), old.tip()) {
+                    return SendOutcome::ReplacementUnderpriced;
+                }
+            }
+            None => {}
+        }
+        self.pool.insert(slot, sealed.hash);
+        SendOutcome::Accepted
+    }
+
+    /// Who has the slot in the chain as it is.
+    pub(in super::super) fn winner(&self, slot: Slot) -> Option<(&ModelBlock, &Mined)> {
+        self.blocks.iter().find_map(|block| Some((block, block.txs.iter().find(|mined| mined.slot == slot)?)))
+    }
+
+    pub(in super::super) fn is_final(&self, block: &ModelBlock) -> bool {
+        block.at.number <= self.settled
+    }
+
+    fn receipt_of(block: &ModelBlock, index: usize) -> Receipt {
+        let mined = &block.txs[index];
+        Receipt {
+            hash: mined.hash,
+            block: block.at,
+            index: index as u64,
+            success: mined.success,
+            gas_used: Gas(21_000),
+            gas_price: Price::gwei(1),
+            contract: None,
+        }
+    }
+
+    pub(in super::super) fn receipts(&self, hashes: &[TxHash]) -> Vec<Receipt> {
+        self.blocks
+            .iter()
+            .flat_map(|block| (0..block.txs.len()).map(move |index| Self::receipt_of(block, index)))
+            .filter(|receipt| hashes.contains(&receipt.hash))
+            .collect()
+    }
+
+    /// The chain as a node sees it that is `lag` blocks behind, though never behind a final block: such a node is not
+    /// used.
+    pub(in super::super) fn view(&self, lag: u64) -> ChainView {
+        let number = self.head().at.number.saturating_sub(lag).max(self.settled);
+        let head = &self.blocks[number as usize];
+        let recent = self.blocks[..=number as usize].iter().rev().take(self.recent as usize);
+        ChainView {
+            status: ChainStatus::Live,
+            head: Block {
+                at: head.at,
+                parent: head.parent,
+                timestamp: head.timestamp,
+                gas_limit: Gas(30_000_000),
+                base_fee: Some(self.base_fee),
+            },
+            head_since: self.head_since,
+            recent: Arc::new(recent.map(|block| (block.at.number, block.at.hash)).collect()),
+            safe: None,
+            finalized: None,
+            fees: FeeQuote {
+                base_fee: Some(self.base_fee),
+                slow: Price::gwei(1),
+                normal: Price::gwei(2),
+                fast: Price::gwei(3),
+            },
+            counts: [(LANE.signer, self.count_at(number))].into(),
+        }
+    }
+
+    /// What endpoints of another chain show.
+    pub(in super::super) fn other_view(&self, now: Millis) -> ChainView {
+        let hash = keccak256("another chain");
+        let number = self.head().at.number + 1_000;
+        ChainView {
+            status: ChainStatus::Changed,
+            head: Block {
+                at: BlockRef { number, hash },
+                parent: hash,
+                timestamp: Millis(now.0 + 1_000_000_000),
+                gas_limit: Gas(30_000_000),
+                base_fee: Some(Price::gwei(1)),
+            },
+            head_since: now,
+            recent: Arc::new((number - 3..=number).map(|number| (number, hash)).collect()),
+            counts: [(LANE.signer, Slot(0))].into(),
+            ..self.view(0)
+        }
+    }
+}

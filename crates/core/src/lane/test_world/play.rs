@@ -1,0 +1,381 @@
+//! Steps, and the world that plays them.
+
+use std::sync::Arc;
+
+use alloy_primitives::U256;
+
+use super::{CommitFate, Desk, ModelChain, payment};
+use crate::attempt::Sealed;
+use crate::lane::{Action, LaneEvent};
+use crate::outcome::SendOutcome;
+use crate::ports::store::CommandKind;
+use crate::request::{AskedFees, OnDisplaced, OnInsufficientFunds, Options, Speed};
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::view::ChainStatus;
+use crate::{Gas, Millis, Price, Slot, TxId, Wei};
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct Ask {
+    pub(in super::super) own_gas: bool,
+    pub(in super::super) big: bool,
+    pub(in super::super) ceiling_gwei: Option<u64>,
+    pub(in super::super) asked_gwei: Option<u64>,
+    pub(in super::super) deadline_in: Option<u64>,
+    pub(in super::super) requeue: bool,
+    pub(in super::super) fast: bool,
+}
+
+/// How an action goes.
+#[derive(Debug, Clone)]
+pub(in super::super) enum Fault {
+    None,
+    /// Done, and the answer is lost.
+    AnswerLost,
+    /// Not done, and no word of it.
+    NotDone,
+    /// Not done, but called done (sends only).
+    Silent,
+    /// This answer, whether the bytes were taken or not.
+    Says {
+        outcome: SendOutcome,
+        taken: bool,
+    },
+    /// It can never work (estimates and signatures).
+    Never,
+    /// The account cannot pay (estimates).
+    Funds,
+}
+
+/// One thing that happens in the world.
+#[derive(Debug, Clone)]
+pub(in super::super) enum Step {
+    Admit(Ask),
+    Cancel(usize),
+    Approve(usize),
+    Reject(usize),
+    Pause,
+    Resume,
+    /// Carries an action out; its answer is on the way from now on.
+    Act(usize, Fault),
+    /// An answer arrives.
+    Deliver(usize),
+    /// Every action goes well and every answer arrives, in one turn.
+    Settle,
+    Tick(u64),
+    ClockBack(u64),
+    Mine {
+        most: usize,
+        success: bool,
+    },
+    Reorg {
+        depth: u64,
+        keep: bool,
+        refill: u64,
+    },
+    Foreign,
+    Evict(usize),
+    BaseFee(u64),
+    /// The watcher shows the chain, as it was `lag` blocks ago.
+    Show {
+        lag: u64,
+        receipts: bool,
+    },
+    ShowOther,
+    /// The watcher proves which slots went to strangers.
+    Prove,
+    Crash,
+    /// The next turn's commit meets this.
+    NextCommit(CommitFate),
+    /// Bytes sent before a crash reach the pool after all.
+    Ghost(usize),
+}
+
+#[derive(Debug)]
+pub(in super::super) struct World {
+    pub(in super::super) desk: Desk,
+    pub(in super::super) chain: ModelChain,
+    pub(in super::super) started: Vec<Action>,
+    pub(in super::super) answers: Vec<LaneEvent>,
+    /// Sends of lanes that are no more.
+    ghosts: Vec<Sealed>,
+    fate: CommitFate,
+    /// Blocks below this were shown to the lane with their receipts.
+    shown: u64,
+    /// Transactions whose preparation or signature failed at some time: they may be overtaken.
+    pub(in super::super) overtaken: std::collections::BTreeSet<TxId>,
+}
+
+impl World {
+    pub(in super::super) fn new(settings: LaneSettings, finality: u64) -> Self {
+        let desk = Desk::new(settings);
+        let chain = ModelChain::new(Slot(5), finality, desk.now);
+        Self {
+            desk,
+            chain,
+            started: Vec::new(),
+            answers: Vec::new(),
+            ghosts: Vec::new(),
+            fate: CommitFate::Done,
+            shown: 1,
+            overtaken: std::collections::BTreeSet::new(),
+        }
+    }
+
+    pub(in super::super) fn play(&mut self, step: Step) {
+        let now = self.desk.now;
+        match step {
+            Step::Admit(ask) => {
+                self.admit(&ask);
+                self.turn(vec![LaneEvent::Work]);
+            }
+            Step::Cancel(nth) => self.command_on(nth, |tx| CommandKind::Cancel { tx }),
+            Step::Approve(nth) => self.command_on(nth, |tx| CommandKind::Approve { tx }),
+            Step::Reject(nth) => self.command_on(nth, |tx| CommandKind::Reject { tx }),
+            Step::Pause => self.command(CommandKind::Pause),
+            Step::Resume => self.command(CommandKind::Resume),
+            Step::Act(nth, fault) => {
+                if !self.started.is_empty() {
+                    let action = self.started.remove(nth % self.started.len());
+                    let answer = self.act(action, &fault);
+                    self.answers.push(answer);
+                }
+            }
+            Step::Deliver(nth) => {
+                if !self.answers.is_empty() {
+                    let answer = self.answers.remove(nth % self.answers.len());
+                    self.turn(vec![answer]);
+                }
+            }
+            Step::Settle => self.settle(),
+            Step::Tick(millis) => {
+                self.desk.pass(millis);
+                self.turn(Vec::new());
+            }
+            Step::ClockBack(millis) => {
+                self.desk.now = Millis(now.0.saturating_sub(millis));
+                self.turn(Vec::new());
+            }
+            Step::Mine { most, success } => self.chain.mine(most, success, now),
+            Step::Reorg { depth, keep, refill } => {
+                self.chain.reorg(depth, keep, refill, now);
+                self.shown = self.shown.min(self.chain.head().at.number.saturating_sub(depth + refill));
+            }
+            Step::Foreign => self.chain.mine_foreign(now),
+            Step::Evict(nth) => self.chain.evict(nth),
+            Step::BaseFee(gwei) => self.chain.base_fee = Price::gwei(gwei),
+            Step::Show { lag, receipts } => self.show(lag, receipts),
+            Step::ShowOther => {
+                let view = Arc::new(self.chain.other_view(now));
+                self.turn(vec![LaneEvent::Chain { view, receipts: Vec::new() }]);
+            }
+            Step::Prove => self.prove(),
+            Step::Crash => {
+                self.desk.crash();
+                self.forget();
+                self.turn(Vec::new());
+            }
+            Step::NextCommit(fate) => self.fate = fate,
+            Step::Ghost(nth) => {
+                if !self.ghosts.is_empty() {
+                    let sealed = self.ghosts.remove(nth % self.ghosts.len());
+                    self.chain.send(&sealed);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, ask: &Ask) -> TxId {
+        let number = self.desk.store.txs.len() as u64 + 1;
+        let mut payload = payment(number);
+        payload.gas = ask.own_gas.then_some(Gas(30_000));
+        if ask.big {
+            payload.value = Wei(U256::from(1_000_000 + number));
+        }
+        if let Some(gwei) = ask.asked_gwei {
+            payload.fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(gwei)), tip: None };
+        }
+        let options = Options {
+            speed: if ask.fast { Speed::Fast } else { Speed::Normal },
+            max_fee_per_gas: ask.ceiling_gwei.map(Price::gwei),
+            deadline: ask.deadline_in.map(|millis| Millis(self.desk.now.0 + millis)),
+            on_displaced: ask.requeue.then_some(OnDisplaced::Requeue),
+            on_insufficient_funds: OnInsufficientFunds::Hold,
+            ..Options::default()
+        };
+        self.desk.admit(payload, options)
+    }
+
+    fn command_on(&mut self, nth: usize, kind: impl Fn(TxId) -> CommandKind) {
+        if let Some(id) = self.desk.store.nth(nth) {
+            self.command(kind(id));
+        }
+    }
+
+    pub(in super::super) fn command(&mut self, kind: CommandKind) {
+        self.desk.store.command(kind, self.desk.now);
+        self.turn(vec![LaneEvent::Work]);
+    }
+
+    /// A turn of the loop, and what must hold after it.
+    pub(in super::super) fn turn(&mut self, events: Vec<LaneEvent>) {
+        let before: Vec<(TxId, TxState)> =
+            self.desk.store.txs.values().map(|tx| (tx.id, tx.status.state)).collect();
+        let fate = std::mem::replace(&mut self.fate, CommitFate::Done);
+        match self.desk.turn_with(events, fate) {
+            Some(actions) => self.started.extend(actions),
+            None => self.forget(),
+        }
+        for (id, state) in before {
+            if !state.is_terminal() && self.desk.store.state(id).is_terminal() {
+                self.check_ending(id);
+            }
+        }
+    }
+
+    /// The lane was loaded anew: answers to the old one are dropped, what it sent is not.
+    fn forget(&mut self) {
+        for action in self.started.drain(..) {
+            if let Action::Send(outgoing) = action {
+                self.ghosts.extend(outgoing.into_iter().map(|one| one.sealed));
+            }
+        }
+        self.answers.clear();
+    }
+
+    /// A transaction ends only as its slot's winner says.
+    fn check_ending(&self, id: TxId) {
+        let tx = self.desk.store.tx(id);
+        let winner = tx.status.slot.and_then(|slot| self.chain.winner(slot));
+        let bytes = tx.status.slot.is_some_and(|slot| {
+            self.desk.store.attempts.range((slot, 0)..=(slot, u32::MAX)).any(|(_, a)| a.tx == Some(id))
+        });
+        if !bytes {
+            assert!(
+                !matches!(tx.status.state, TxState::Confirmed | TxState::Reverted),
+                "{id} landed without bytes"
+            );
+            return;
+        }
+        let (block, winner) =
+            winner.unwrap_or_else(|| panic!("{id} ended before the chain decided: {tx:#?}"));
+        assert!(self.chain.is_final(block), "{id} ended before its winner was final");
+        match (&winner.draft, tx.status.state) {
+            (Some(draft), TxState::Confirmed) => {
+                assert!(!draft.no_op && draft.tx == Some(id) && winner.success)
+            }
+            (Some(draft), TxState::Reverted) => {
+                assert!(!draft.no_op && draft.tx == Some(id) && !winner.success)
+            }
+            (Some(draft), TxState::Cancelled | TxState::Expired | TxState::Failed) => {
+                assert!(
+                    draft.no_op && draft.tx == Some(id),
+                    "{id} landed and is shown as {:?}",
+                    tx.status.state
+                );
+            }
+            (None, TxState::Cancelled | TxState::Expired | TxState::Failed) => {}
+            (_, state) => panic!("{id} ended as {state:?}, but the winner is {winner:?}"),
+        }
+    }
+
+    pub(in super::super) fn show(&mut self, lag: u64, receipts: bool) {
+        let view = Arc::new(self.chain.view(lag));
+        let upto = view.head.at.number;
+        let found = if receipts {
+            let open: Vec<_> = self.desk.lane.open_hashes().collect();
+            let new = self.shown..=upto;
+            self.chain.receipts(&open).into_iter().filter(|r| new.contains(&r.block.number)).collect()
+        } else {
+            Vec::new()
+        };
+        self.shown = upto + 1;
+        self.turn(vec![LaneEvent::Chain { view, receipts: found }]);
+    }
+
+    pub(in super::super) fn prove(&mut self) {
+        let open: Vec<Slot> = self.desk.lane.slots.keys().copied().collect();
+        let mut events = Vec::new();
+        for slot in open {
+            if let Some((block, winner)) = self.chain.winner(slot)
+                && winner.draft.is_none()
+                && self.chain.is_final(block)
+            {
+                events.push(LaneEvent::Foreign { slot, block: block.at });
+            }
+        }
+        if !events.is_empty() {
+            self.turn(events);
+        }
+    }
+
+    pub(in super::super) fn settle(&mut self) {
+        let started = std::mem::take(&mut self.started);
+        let mut events = std::mem::take(&mut self.answers);
+        for action in started {
+            events.push(self.act(action, &Fault::None));
+        }
+        self.turn(events);
+    }
+
+    /// Faults have stopped: the world is honest until nothing is left to do.
+    pub(in super::super) fn calm_down(&mut self, most: usize) {
+        self.fate = CommitFate::Done;
+        self.chain.base_fee = Price::gwei(1);
+        self.chain.refuses_below_base = false;
+        for _ in 0..most {
+            for _ in 0..4 {
+                self.settle();
+            }
+            self.desk.pass(2_000);
+            self.chain.mine(100, true, self.desk.now);
+            self.show(0, true);
+            self.prove();
+            self.help();
+            if self.is_quiet() {
+                return;
+            }
+        }
+        let stuck: Vec<String> = self
+            .desk
+            .store
+            .txs
+            .values()
+            .filter(|tx| !tx.status.state.is_terminal())
+            .map(|tx| format!("{tx:#?}: {:?}", self.desk.lane.explain(tx.id, self.desk.now)))
+            .collect();
+        panic!(
+            "never quiet: {stuck:#?}\n{:#?}\npool {:?} started {:?}",
+            self.desk.lane, self.chain.pool, self.started
+        );
+    }
+
+    /// People do what only they can.
+    fn help(&mut self) {
+        let held = self.desk.lane.hold();
+        let status = self.desk.lane.view.as_ref().map(|view| view.status);
+        if held.is_some() && status == Some(ChainStatus::Live) {
+            self.command(CommandKind::Resume);
+        }
+        let asked: Vec<TxId> = self
+            .desk
+            .store
+            .txs
+            .values()
+            .filter(|tx| tx.status.state == TxState::AwaitingApproval)
+            .map(|tx| tx.id)
+            .collect();
+        for tx in asked {
+            self.command(CommandKind::Approve { tx });
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.desk.lane.is_idle()
+            && self.started.is_empty()
+            && self.answers.is_empty()
+            && self.desk.store.txs.values().all(|tx| tx.status.state.is_terminal())
+            && self.desk.store.commands.iter().all(|(_, done)| *done)
+    }
+}

@@ -1,0 +1,90 @@
+use super::super::test_world::{Fault, payment};
+use super::{Kind, settings, world};
+use crate::lane::LaneEvent;
+use crate::ports::store::CommandKind;
+use crate::request::Options;
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::{Millis, Wei};
+
+/// A load that was read before the transaction left the queue, and answers long after.
+#[test]
+fn a_late_load_does_not_bring_back_a_transaction_that_has_landed() {
+    let mut world = world(settings());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.turn(vec![LaneEvent::Work]);
+    let load = world.take(Kind::Load);
+    let late = world.act(load, &Fault::None);
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+
+    world.turn(vec![late]);
+    world.rest();
+    assert!(world.desk.lane.is_idle());
+    assert_eq!(world.attempts(6), []);
+}
+
+#[test]
+fn a_late_load_does_not_bring_back_a_transaction_that_expired() {
+    let mut world = world(settings());
+    let deadline = Some(Millis(world.desk.now.0 + 500));
+    let id = world.submit_as(payment(1), Options { deadline, ..Options::default() });
+    world.carry(Kind::Load, Fault::None);
+    world.turn(vec![LaneEvent::Work]);
+    let load = world.take(Kind::Load);
+    let late = world.act(load, &Fault::None);
+    world.desk.pass(1_000);
+    world.block();
+    assert_eq!(world.desk.store.state(id), TxState::Expired);
+
+    world.turn(vec![late]);
+    world.rest();
+    assert!(world.desk.lane.is_idle());
+}
+
+#[test]
+fn a_load_that_failed_is_asked_for_again_later() {
+    let mut world = world(settings());
+    world.submit();
+    world.carry(Kind::Load, Fault::NotDone);
+    assert!(!world.started(Kind::Load));
+    let at = world.desk.wake_at.expect("a time");
+    assert!(at > world.desk.now && at <= Millis(world.desk.now.0 + 1_000));
+    world.wait(1_000);
+    assert!(world.started(Kind::Load));
+}
+
+#[test]
+fn a_paused_lane_with_a_long_queue_sees_its_resume() {
+    let mut world = world(LaneSettings { max_in_flight: 1, ..settings() });
+    world.command(CommandKind::Pause);
+    world.rest();
+    let ids: Vec<_> = (0..10).map(|_| world.submit()).collect();
+    world.rest();
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.desk.store.state(ids[0]), TxState::Broadcast);
+    world.calm_down(50);
+}
+
+#[test]
+fn those_that_await_a_person_do_not_hide_those_behind_them() {
+    let limit = Some(Wei(alloy_primitives::U256::from(100)));
+    let mut world = world(LaneSettings { max_in_flight: 1, approve_above: limit, ..settings() });
+    let big: Vec<_> = (0..8).map(|_| world.submit_as(payment(1_000), Options::default())).collect();
+    let small = world.submit();
+    world.rest();
+    assert!(big.iter().all(|id| world.desk.store.state(*id) == TxState::AwaitingApproval));
+    assert_eq!(world.desk.store.state(small), TxState::Broadcast);
+}
+
+#[test]
+fn an_idle_lane_has_nothing_to_load() {
+    let mut world = world(settings());
+    world.rest();
+    assert!(world.desk.lane.is_idle());
+    world.wait(100_000);
+    assert!(world.started.is_empty());
+}

@@ -1,0 +1,177 @@
+use super::super::test_world::{Fault, Step, payment};
+use super::{Kind, remote, settings, world};
+use crate::lane::Hold;
+use crate::ports::store::CommandKind;
+use crate::request::Options;
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::{Slot, Wei};
+
+#[test]
+fn before_any_bytes_a_cancel_ends_it_at_once_and_leaves_nothing_behind() {
+    let limit = Some(Wei(alloy_primitives::U256::from(100)));
+    let stages: [(&str, LaneSettings, u64, &[Kind]); 5] = [
+        ("not loaded", settings(), 1, &[]),
+        ("being estimated", settings(), 1, &[Kind::Load]),
+        ("being signed", settings(), 1, &[Kind::Load, Kind::Prepare]),
+        ("reserved", remote(), 1, &[Kind::Load, Kind::Prepare]),
+        (
+            "awaiting approval",
+            LaneSettings { approve_above: limit, ..settings() },
+            1_000,
+            &[Kind::Load, Kind::Prepare],
+        ),
+    ];
+    for (stage, settings, value, done) in stages {
+        let mut world = world(settings);
+        let id = world.submit_as(payment(value), Options::default());
+        for kind in done {
+            world.carry(*kind, Fault::None);
+        }
+        world.command(CommandKind::Cancel { tx: id });
+        world.carry(Kind::Load, Fault::None);
+        assert_eq!(world.desk.store.state(id), TxState::Cancelled, "{stage}");
+        assert_eq!(world.slot_of(id), None, "{stage}");
+        world.rest();
+        assert!(world.desk.lane.is_idle(), "{stage}");
+        assert!(world.desk.store.attempts.is_empty(), "{stage}");
+    }
+}
+
+#[test]
+fn with_stored_bytes_a_cancel_is_decided_by_the_chain() {
+    for (stage, sent) in [("signed", false), ("broadcast", true)] {
+        let mut world = world(settings());
+        let id = world.submit();
+        world.carry(Kind::Load, Fault::None);
+        world.carry(Kind::Sign, Fault::None);
+        if sent {
+            world.rest();
+        }
+        world.cancel(id);
+        assert!(!world.desk.store.state(id).is_terminal(), "{stage}");
+        world.rest();
+        let made = world.attempts(5);
+        assert!(made.len() == 2 && made[1].no_op && made[1].tx == Some(id), "{stage}");
+        world.finalise();
+        assert_eq!(world.desk.store.state(id), TxState::Cancelled, "{stage}");
+    }
+}
+
+#[test]
+fn a_cancel_of_a_mined_transaction_matters_only_after_a_reorg() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 1);
+    world.chain.reorg(1, false, 1, world.desk.now);
+    world.show(0, true);
+    world.calm_down(20);
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+#[test]
+fn a_cancel_of_an_ended_transaction_is_done_and_changes_nothing() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.finalise();
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
+}
+
+#[test]
+fn a_second_cancel_adds_nothing() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.cancel(id);
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 2);
+    assert_eq!(world.desk.store.tx(id).status.later.len(), 1);
+}
+
+#[test]
+fn a_cancel_gets_its_no_op_in_a_pause_too() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.command(CommandKind::Pause);
+    world.rest();
+    world.cancel(id);
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+#[test]
+fn a_pause_stops_new_slots_outlives_a_crash_and_ends_with_a_resume() {
+    let mut world = world(settings());
+    let out = world.broadcast();
+    world.command(CommandKind::Pause);
+    world.rest();
+    let waiting = world.submit();
+    world.rest();
+    world.play(Step::Crash);
+    world.finalise();
+    assert_eq!(world.desk.store.state(out), TxState::Confirmed, "what is out goes on");
+    assert_eq!(world.desk.store.state(waiting), TxState::Accepted);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::Paused));
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.desk.store.state(waiting), TxState::Broadcast);
+}
+
+#[test]
+fn unknown_slots_hold_the_lane_until_an_operator_resumes_it() {
+    let mut world = world(settings());
+    world.broadcast();
+    world.finalise();
+    world.play(Step::Foreign);
+    world.play(Step::Foreign);
+    world.show(0, true);
+    let id = world.submit();
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(6), last: Slot(7) }));
+    assert_eq!(world.slot_of(id), None);
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(8));
+}
+
+#[test]
+fn a_slot_that_was_being_signed_when_a_stranger_took_it_is_let_go() {
+    let mut world = world(settings());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    let sign = world.take(Kind::Sign);
+    world.play(Step::Foreign);
+    world.show(0, true);
+    let late = world.act(sign, &Fault::None);
+    world.turn(vec![late]);
+    assert!(world.desk.store.attempts.is_empty());
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+#[test]
+fn a_reserved_slot_that_a_stranger_took_holds_and_a_resume_sends_its_transaction_back_to_the_queue() {
+    let mut world = world(remote());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    let sign = world.take(Kind::Sign);
+    world.play(Step::Foreign);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(5), last: Slot(5) }));
+    let late = world.act(sign, &Fault::None);
+    world.turn(vec![late]);
+    world.prove();
+    assert!(world.desk.store.attempts.is_empty());
+    assert_eq!(world.desk.store.state(id), TxState::Accepted);
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(6), TxState::Broadcast));
+}

@@ -1,0 +1,208 @@
+//! Random lists of steps. The desk, the store and the chain of the model world check at every turn; here the lists are
+//! made, and what must hold at the end of them is checked.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::test_world::{Ask, CommitFate, Fault, Step, World};
+use crate::outcome::SendOutcome;
+use crate::request::Finality;
+use crate::settings::LaneSettings;
+use crate::{Price, Slot, Wei};
+
+fn any_outcome() -> impl Strategy<Value = SendOutcome> {
+    use SendOutcome::*;
+    proptest::sample::select(vec![
+        Accepted,
+        AlreadyKnown,
+        NonceTooLow,
+        NonceTooHigh,
+        ReplacementUnderpriced,
+        Underpriced,
+        FeeBelowBase,
+        InsufficientFunds,
+        AccountLimit,
+        PoolFull,
+        Invalid,
+        Reverted,
+        NodePolicy,
+        Endpoint,
+        NeverIncludable,
+        Unknown,
+    ])
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        12 => Just(Fault::None),
+        2 => Just(Fault::AnswerLost),
+        2 => Just(Fault::NotDone),
+        1 => Just(Fault::Silent),
+        2 => (any_outcome(), any::<bool>()).prop_map(|(outcome, taken)| Fault::Says { outcome, taken }),
+        1 => Just(Fault::Never),
+        1 => Just(Fault::Funds),
+    ]
+}
+
+fn any_ask() -> impl Strategy<Value = Ask> {
+    let fees = (proptest::option::weighted(0.2, 3u64..30), proptest::option::weighted(0.2, 2u64..60));
+    (any::<bool>(), proptest::bool::weighted(0.2), fees, any::<bool>(), any::<bool>()).prop_map(
+        |(own_gas, big, (ceiling_gwei, asked_gwei), requeue, fast)| Ask {
+            own_gas,
+            big,
+            ceiling_gwei,
+            asked_gwei,
+            deadline_in: None,
+            requeue,
+            fast,
+        },
+    )
+}
+
+/// What happens in a world that only has bad luck.
+fn luck() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => any_ask().prop_map(Step::Admit),
+        20 => (0usize..8, any_fault()).prop_map(|(nth, fault)| Step::Act(nth, fault)),
+        20 => (0usize..8).prop_map(Step::Deliver),
+        8 => Just(Step::Settle),
+        8 => prop_oneof![1u64..500, 500u64..12_000].prop_map(Step::Tick),
+        1 => (1u64..3_000).prop_map(Step::ClockBack),
+        10 => (0usize..4, proptest::bool::weighted(0.9)).prop_map(|(most, success)| Step::Mine { most, success }),
+        4 => (1u64..3, any::<bool>(), 0u64..3).prop_map(|(depth, keep, refill)| Step::Reorg { depth, keep, refill }),
+        2 => (0usize..8).prop_map(Step::Evict),
+        3 => (1u64..60).prop_map(Step::BaseFee),
+        12 => (0u64..2, proptest::bool::weighted(0.8)).prop_map(|(lag, receipts)| Step::Show { lag, receipts }),
+        3 => Just(Step::Crash),
+        2 => prop_oneof![Just(CommitFate::AnswerLost), Just(CommitFate::NotDone)].prop_map(Step::NextCommit),
+        2 => (0usize..8).prop_map(Step::Ghost),
+    ]
+}
+
+/// Other people as well: callers who change their minds, operators, strangers with the key, another chain.
+fn people() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => luck(),
+        2 => (0usize..8).prop_map(Step::Cancel),
+        1 => (0usize..8).prop_map(Step::Approve),
+        1 => (0usize..8).prop_map(Step::Reject),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Resume),
+        1 => Just(Step::Foreign),
+        1 => Just(Step::Prove),
+        1 => Just(Step::ShowOther),
+        1 => (any_ask(), 0u64..30_000)
+            .prop_map(|(ask, millis)| Step::Admit(Ask { deadline_in: Some(millis), ..ask })),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Setup {
+    reserve: bool,
+    finality: u64,
+    checks: bool,
+    approval: bool,
+    window: u64,
+    refuses_below_base: bool,
+    refuses_gaps: bool,
+}
+
+fn any_setup() -> impl Strategy<Value = Setup> {
+    let finality = prop_oneof![1 => Just(0u64), 3 => Just(2u64)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<bool>(), finality, flags, 1u64..5).prop_map(
+        |(reserve, finality, (checks, approval, refuses_below_base, refuses_gaps), window)| Setup {
+            reserve,
+            finality,
+            checks,
+            approval,
+            window,
+            refuses_below_base,
+            refuses_gaps,
+        },
+    )
+}
+
+fn world(setup: &Setup) -> World {
+    let settings = LaneSettings {
+        finality: Finality::Blocks(setup.finality),
+        max_in_flight: setup.window,
+        resubmit_after: Duration::from_secs(10),
+        max_fee: Price::gwei(50),
+        max_attempts: 6,
+        checks: setup.checks,
+        approve_above: setup.approval.then_some(Wei(alloy_primitives::U256::from(1_000_000))),
+        reserve_before_signing: setup.reserve,
+        ..LaneSettings::default()
+    };
+    let mut world = World::new(settings, setup.finality);
+    world.chain.refuses_below_base = setup.refuses_below_base;
+    world.chain.refuses_gaps = setup.refuses_gaps;
+    world
+}
+
+fn run(setup: &Setup, steps: Vec<Step>) -> World {
+    let mut world = world(setup);
+    for step in steps {
+        world.play(step);
+    }
+    world.calm_down(400);
+    let store = &world.desk.store;
+    for slot in store.attempts.keys().map(|(slot, _)| *slot) {
+        assert!(world.chain.winner(slot).is_some(), "slot {slot} was never used up");
+    }
+    world
+}
+
+/// Transactions that were never held up are bound in the order in which they came.
+fn check_order(world: &World) {
+    let store = &world.desk.store;
+    let mut last = (Slot(0), crate::QueueOrder(0));
+    for (id, slot) in &store.bindings {
+        let tx = store.tx(*id);
+        let asks = tx.payload().fees != crate::request::AskedFees::Market;
+        if world.overtaken.contains(id) || asks || tx.request.options.max_fee_per_gas.is_some() {
+            continue;
+        }
+        assert!(*slot > last.0 && tx.order > last.1, "{id} went to slot {slot} out of order, after {last:?}");
+        last = (*slot, tx.order);
+    }
+}
+
+/// `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig {
+        cases: asked.unwrap_or(200),
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn through_bad_luck_every_transaction_lands_once_and_no_gap_stays(
+        setup in any_setup(), steps in proptest::collection::vec(luck(), 0..120),
+    ) {
+        run(&setup, steps);
+    }
+
+    #[test]
+    fn with_cancels_deadlines_pauses_and_strangers_nothing_lands_twice_and_all_ends(
+        setup in any_setup(), steps in proptest::collection::vec(people(), 0..120),
+    ) {
+        run(&setup, steps);
+    }
+
+    #[test]
+    fn slots_are_handed_out_first_in_first_out(
+        setup in any_setup(), steps in proptest::collection::vec(luck(), 0..120),
+    ) {
+        let setup = Setup { reserve: false, approval: false, ..setup };
+        check_order(&run(&setup, steps));
+    }
+}

@@ -1,0 +1,156 @@
+use super::super::test_world::{Fault, Step, payment_with_gas};
+use super::{Kind, settings, world};
+use crate::Price;
+use crate::journal::Entry;
+use crate::outcome::SendOutcome;
+use crate::request::{AskedFees, Options, Payload};
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+
+impl super::World {
+    /// A minute in which the chain moves and takes nothing of ours.
+    fn stall(&mut self) {
+        for _ in 0..60 {
+            self.desk.pass(1_000);
+            self.chain.mine(0, true, self.desk.now);
+            self.show(0, true);
+        }
+    }
+}
+
+#[test]
+fn only_the_lowest_slot_is_re_priced_for_being_slow() {
+    let mut world = world(settings());
+    for _ in 0..3 {
+        world.broadcast();
+    }
+    world.stall();
+    world.rest();
+    let made: Vec<_> = (5..8).map(|slot| world.attempts(slot).len()).collect();
+    assert_eq!(made, [2, 1, 1]);
+}
+
+#[test]
+fn while_the_lowest_is_being_signed_anew_the_next_one_is_not_the_lowest() {
+    let mut world = world(settings());
+    for _ in 0..2 {
+        world.broadcast();
+    }
+    world.stall();
+    let drafts = world.drafts();
+    assert!(drafts.len() == 1 && drafts[0].slot.0 == 5);
+    world.stall();
+    assert!(!world.started(Kind::Sign));
+}
+
+#[test]
+fn a_replacement_beats_the_old_price_by_a_fifth() {
+    let mut world = world(settings());
+    world.broadcast();
+    world.stall();
+    world.rest();
+    let made = world.attempts(5);
+    assert_eq!(made[1].fees.cap(), made[0].fees.cap().raised_by(20));
+    assert_eq!(made[1].gas, made[0].gas);
+}
+
+#[test]
+fn while_the_chain_makes_no_blocks_nothing_slow_is_re_priced_but_bytes_go_on_being_sent() {
+    let mut world = world(settings());
+    world.broadcast();
+    for _ in 0..5 {
+        world.wait(60_000);
+        assert!(!world.started(Kind::Sign));
+        world.carry(Kind::Send, Fault::None);
+    }
+    world.chain.mine(0, true, world.desk.now);
+    world.show(0, true);
+    assert!(world.started(Kind::Sign));
+}
+
+#[test]
+fn any_slot_that_a_node_refuses_as_too_cheap_is_re_priced_at_once() {
+    let mut world = world(settings());
+    world.broadcast();
+    world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    world.say(SendOutcome::Underpriced);
+    assert_eq!(world.drafts()[0].slot.0, 6);
+}
+
+#[test]
+fn at_the_ceiling_the_same_bytes_go_on_and_it_is_said_once() {
+    let mut world = world(settings());
+    let fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(9)), tip: None };
+    let options = Options { max_fee_per_gas: Some(Price::gwei(10)), ..Options::default() };
+    world.chain.base_fee = Price::gwei(8);
+    world.show(0, true);
+    let id = world.submit_as(Payload { fees, ..payment_with_gas(1) }, options);
+    world.rest();
+    world.chain.base_fee = Price::gwei(20);
+    for _ in 0..5 {
+        world.stall();
+        world.rest();
+    }
+    let made = world.attempts(5);
+    assert!(made.iter().all(|attempt| attempt.fees.cap() <= Price::gwei(10)));
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::AtCeiling { .. })), 1);
+    assert!(made.last().is_some_and(|newest| newest.hints.sends > 3));
+}
+
+#[test]
+fn a_cancel_fits_above_any_content_and_climbs_past_the_contents_own_ceiling() {
+    for (asked, own) in [(50, None), (500, None), (9, Some(9))] {
+        let mut world = world(settings());
+        let fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(asked)), tip: None };
+        let options = Options { max_fee_per_gas: own.map(Price::gwei), ..Options::default() };
+        let id = world.submit_as(Payload { fees, ..payment_with_gas(1) }, options);
+        world.rest();
+        world.stall();
+        world.rest();
+        world.chain.base_fee = Price::gwei(own.map_or(1, |_| 20));
+        world.show(0, true);
+        world.cancel(id);
+        world.rest();
+        assert!(world.attempts(5).last().is_some_and(|newest| newest.no_op), "{asked}");
+        world.calm_down(100);
+        assert_eq!(world.desk.store.state(id), TxState::Cancelled, "{asked}");
+    }
+}
+
+#[test]
+fn a_content_has_no_more_attempts_than_the_settings_allow() {
+    let mut world = world(LaneSettings { max_attempts: 3, ..settings() });
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    for _ in 0..10 {
+        if world.started(Kind::Send) {
+            world.say(SendOutcome::Underpriced);
+        }
+        if world.started(Kind::Sign) {
+            world.carry(Kind::Sign, Fault::None);
+        }
+        world.wait(10_000);
+    }
+    assert_eq!(world.attempts(5).len(), 3);
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 4, "a cancel may still be made");
+}
+
+#[test]
+fn a_re_price_that_the_signer_fails_keeps_the_old_bytes_and_is_asked_again() {
+    let mut world = world(settings());
+    world.broadcast();
+    world.stall();
+    world.carry(Kind::Sign, Fault::Never);
+    assert!(!world.started(Kind::Sign));
+    assert_eq!(world.attempts(5).len(), 1);
+    world.desk.pass(1_000);
+    world.block();
+    world.rest();
+    assert_eq!(world.desk.lane.slots.len(), 1);
+    world.play(Step::Settle);
+}

@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use super::super::test_world::{Fault, Step};
+use super::{Kind, settings, world};
+use crate::journal::Entry;
+use crate::lane::{Action, Hold, LaneEvent};
+use crate::transaction::TxState;
+
+#[test]
+fn a_mined_transaction_whose_block_is_gone_is_broadcast_again_with_the_same_bytes() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    world.chain.reorg(1, false, 1, world.desk.now);
+    world.show(0, true);
+    let status = world.desk.store.tx(id).status.clone();
+    assert_eq!((status.state, status.receipt), (TxState::Broadcast, None));
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Reorged { .. })), 1);
+    let Action::Send(outgoing) = &world.started[0] else { panic!("{:?}", world.started) };
+    assert_eq!(outgoing[0].sealed.hash, world.attempts(5)[0].hash);
+    world.calm_down(20);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!(world.attempts(5).len(), 1);
+}
+
+#[test]
+fn a_view_that_ends_below_the_block_decides_nothing() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    world.show(1, true);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    assert!(world.started.is_empty());
+}
+
+#[test]
+fn the_receipt_may_belong_to_an_earlier_attempt() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    let first = world.attempts(5)[0].clone();
+    world.cancel(id);
+    world.carry(Kind::Prepare, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    world.block();
+    let status = &world.desk.store.tx(id).status;
+    assert_eq!((status.state, status.hash), (TxState::Mined, Some(first.hash)));
+}
+
+#[test]
+fn a_slot_that_the_count_has_passed_is_looked_up_and_found() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, false);
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+    world.carry(Kind::Look, Fault::None);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+}
+
+#[test]
+fn three_looks_without_a_receipt_show_it_as_displaced_and_a_receipt_takes_that_back() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, false);
+    for displaced in [false, false, true] {
+        world.carry(Kind::Look, Fault::NotDone);
+        assert_eq!(world.desk.store.tx(id).status.displaced, displaced);
+        assert!(!world.desk.store.state(id).is_terminal());
+        world.wait(15_000);
+    }
+    world.carry(Kind::Look, Fault::None);
+    let status = &world.desk.store.tx(id).status;
+    assert_eq!((status.state, status.displaced), (TxState::Mined, false));
+}
+
+/// Blocks come and go while the lane is not there.
+#[test]
+fn a_winner_whose_block_was_reorged_during_a_downtime_is_not_confirmed() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    world.chain.reorg(1, false, 0, world.desk.now);
+    for _ in 0..20 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.play(Step::Crash);
+    world.show(0, true);
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+    world.calm_down(20);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(world.chain.winner(crate::Slot(5)).is_some());
+}
+
+#[test]
+fn a_winner_that_still_stands_after_a_downtime_is_looked_up_and_no_reorg_is_reported() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    world.play(Step::Crash);
+    for _ in 0..20 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.show(0, true);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    world.carry(Kind::Look, Fault::None);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Reorged { .. })), 0);
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Mined { .. })), 1);
+}
+
+#[test]
+fn a_look_that_was_answered_before_a_reorg_and_arrives_after_it_is_looked_up_again() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, false);
+    let look = world.take(Kind::Look);
+    let early = world.act(look, &Fault::None);
+    world.chain.reorg(1, false, 0, world.desk.now);
+    for _ in 0..20 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.show(0, false);
+    world.turn(vec![early]);
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+}
+
+#[test]
+fn another_chain_stops_everything_and_decides_nothing() {
+    let mut world = world(settings());
+    let mined = world.broadcast();
+    world.block();
+    let out = world.broadcast();
+    let waiting = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.play(Step::ShowOther);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::ChainChanged));
+    world.started.clear();
+    world.wait(600_000);
+    assert!(world.started.is_empty(), "{:?}", world.started);
+    assert_eq!(world.desk.store.state(mined), TxState::Mined);
+    assert_eq!(world.desk.store.state(out), TxState::Broadcast);
+    assert_eq!(world.desk.store.state(waiting), TxState::Accepted);
+    let held = |entry: &crate::journal::NewEntry| matches!(entry.entry, Entry::LaneHeld { .. });
+    assert_eq!(world.desk.store.journal.iter().filter(|entry| held(entry)).count(), 1);
+}
+
+#[test]
+fn the_first_count_ever_seen_is_where_the_lane_begins() {
+    let mut world = super::World::new(settings(), 2);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::NoView));
+    let view = Arc::new(world.chain.view(0));
+    world.turn(vec![LaneEvent::Chain { view, receipts: Vec::new() }]);
+    assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
+    assert_eq!(world.desk.lane.hold(), None);
+}
+
+#[test]
+fn another_chains_count_is_not_where_a_lane_begins() {
+    let mut world = super::World::new(settings(), 2);
+    world.play(Step::ShowOther);
+    assert_eq!((world.desk.lane.row.cursor, world.desk.lane.row.chain_count), (None, None));
+    world.show(0, true);
+    assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
+}

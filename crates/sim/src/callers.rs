@@ -1,0 +1,142 @@
+//! Callers: they ask, hang up, ask again with the same key, repeat what was answered, and change their minds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy_primitives::U256;
+use landfall_core::ports::store::{Admission, CommandKind};
+use landfall_core::request::{AskedFees, Options, Payload, Speed};
+use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
+use landfall_engine::{Submission, SubmitError};
+
+use crate::node::{Nodes, accounts, chain_ids};
+use crate::scenario::Fault;
+use crate::world::{Asked, Rule, World};
+
+/// A caller gives a node this long to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
+    let scenario = &world.scenario;
+    let spread = u64::try_from(scenario.trouble.as_millis()).unwrap_or(u64::MAX)
+        / scenario.requests_per_caller.max(1) as u64;
+    for number in 0..scenario.requests_per_caller {
+        let pause = world.range(0, spread.saturating_mul(2));
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let marker = (caller as u64) << 32 | number as u64;
+        let submission = request(&world, marker);
+        let lane = submission.lane;
+        let Some(tx) = until_accepted(&world, &nodes, marker, &submission).await else { continue };
+        if world.strikes(Fault::Repeat) {
+            until_accepted(&world, &nodes, marker, &submission).await;
+        }
+        if world.chance(40) {
+            cancel_later(&world, &nodes, marker, lane, tx);
+        }
+    }
+}
+
+fn request(world: &Arc<World>, marker: u64) -> Submission {
+    let scenario = &world.scenario;
+    let now = world.true_time();
+    let mut inner = world.lock();
+    let signers = accounts(scenario.signers);
+    let chains: Vec<_> = chain_ids(scenario.chains).collect();
+    let signer = inner.rng.pick(&signers).copied().unwrap_or(signers[0]);
+    let chain = inner.rng.pick(&chains).copied().unwrap_or(chains[0]);
+    let speeds = [Speed::Slow, Speed::Normal, Speed::Fast];
+    let speed = inner.rng.pick(&speeds).copied().unwrap_or_default();
+    let mut options = Options { speed, ..Options::default() };
+    if inner.rng.chance(50) {
+        options.deadline = Some(Millis(now.0 + inner.rng.range(5_000, 120_000)));
+    }
+    if inner.rng.chance(100) {
+        options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));
+    }
+    let key = format!("request-{marker}");
+    let asked = Asked {
+        key: key.clone(),
+        tx: None,
+        may_end_otherwise: options.deadline.is_some(),
+        max_fee: options.max_fee_per_gas.map(|price| price.0),
+    };
+    inner.asked.insert(marker, asked);
+    let payload = Payload {
+        to: Some(signer),
+        value: Wei(U256::from(1)),
+        data: marker.to_be_bytes().to_vec().into(),
+        gas: inner.rng.chance(300).then_some(Gas(60_000)),
+        fees: AskedFees::Market,
+        access_list: Vec::new(),
+    };
+    Submission { lane: LaneId { chain, signer }, request_id: RequestId::parse(&key).ok(), payload, options }
+}
+
+/// Asks one node after another until one says yes.
+async fn until_accepted(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    marker: u64,
+    submission: &Submission,
+) -> Option<TxId> {
+    loop {
+        let alive = nodes.alive();
+        let chosen = world.lock().rng.pick(&alive).copied();
+        let Some(handle) = chosen.and_then(|node| nodes.handle(node)) else {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            continue;
+        };
+        let patience = if world.strikes(Fault::Disconnect) {
+            Duration::from_millis(world.range(0, 60))
+        } else {
+            PATIENCE
+        };
+        match tokio::time::timeout(patience, handle.submit(submission.clone())).await {
+            Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => return told(world, marker, tx.id),
+            Ok(Ok(Admission::Conflict(tx))) => {
+                world.violated(
+                    Rule::OneKeyOneTransaction,
+                    format!("{marker:x} was told that {tx} asks for something else"),
+                );
+                return None;
+            }
+            // A deadline that has passed is refused before anything is stored.
+            Ok(Err(SubmitError::Refused(_))) => return None,
+            Ok(Err(SubmitError::Store(_) | SubmitError::Unknown(_))) | Err(_) => {
+                let wait = world.range(50, 1_500);
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+            }
+        }
+    }
+}
+
+fn told(world: &Arc<World>, marker: u64, tx: TxId) -> Option<TxId> {
+    let before = world.lock().asked.get_mut(&marker).and_then(|asked| asked.tx.replace(tx));
+    if let Some(before) = before.filter(|before| *before != tx) {
+        world.violated(Rule::OneKeyOneTransaction, format!("{marker:x} was told {before} and then {tx}"));
+    }
+    world.trace(format_args!("caller is told {marker:x} is {tx}"));
+    Some(tx)
+}
+
+fn cancel_later(world: &Arc<World>, nodes: &Arc<Nodes>, marker: u64, lane: LaneId, tx: TxId) {
+    if let Some(asked) = world.lock().asked.get_mut(&marker) {
+        asked.may_end_otherwise = true;
+    }
+    let (world, nodes) = (world.clone(), nodes.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(world.range(0, 20_000))).await;
+        for _ in 0..10 {
+            let alive = nodes.alive();
+            let chosen = world.lock().rng.pick(&alive).copied();
+            if let Some(handle) = chosen.and_then(|node| nodes.handle(node))
+                && let Ok(Ok(_)) =
+                    tokio::time::timeout(PATIENCE, handle.command(lane, CommandKind::Cancel { tx })).await
+            {
+                world.trace(format_args!("caller cancels {marker:x}"));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+}

@@ -1,0 +1,280 @@
+//! The chain port as a node sees it: calls take time, endpoints disagree, answers are lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use landfall_core::attempt::{Call, Sealed};
+use landfall_core::fees::FeeQuote;
+use landfall_core::outcome::{SendOutcome, SendReport, merge};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure};
+use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash};
+
+use super::model::{ChainModel, Fork, TIP, head, receipt};
+use super::wire::{Wire, WireCodec};
+use crate::planted::Planted;
+use crate::scenario::Fault;
+use crate::world::{Rule, World};
+
+const GAS: u64 = 50_000;
+const POLL_MS: u64 = 400;
+const TIME_LIMIT: Duration = Duration::from_secs(3);
+
+/// The refusals that are no verdict on the transaction.
+const REFUSALS: &[SendOutcome] = &[
+    SendOutcome::PoolFull,
+    SendOutcome::Endpoint,
+    SendOutcome::NodePolicy,
+    SendOutcome::AccountLimit,
+    SendOutcome::NonceTooHigh,
+    SendOutcome::NonceTooLow,
+    SendOutcome::InsufficientFunds,
+    SendOutcome::Unknown,
+];
+
+pub(crate) struct SimChain {
+    pub(crate) world: Arc<World>,
+    pub(crate) node: usize,
+    pub(crate) id: ChainId,
+}
+
+impl SimChain {
+    /// The way to an endpoint: which one, and what chain it shows.
+    async fn reach(&self, doing: &'static str) -> Result<(usize, Fork), Error> {
+        self.world.pass(self.node).await;
+        let now = self.world.now();
+        let unreachable = |text: &str| Error::Unreachable { chain: self.id, doing, text: text.to_owned() };
+        if self.world.gate(self.node).rpc_cut_until > now {
+            tokio::time::sleep(TIME_LIMIT).await;
+            return Err(unreachable("cut off"));
+        }
+        let mut inner = self.world.lock();
+        let endpoints = inner.chains.get(&self.id).map_or(0, |chain| chain.endpoints.len());
+        let first = usize::try_from(inner.rng.range(0, endpoints as u64)).unwrap_or(0);
+        let Some(chain) = inner.chains.get(&self.id) else { return Err(unreachable("no such chain")) };
+        // As a pool of endpoints does: another one is asked where the first does not answer.
+        let found =
+            (0..endpoints).map(|n| (first + n) % endpoints).find(|n| chain.endpoints[*n].down_until <= now);
+        found.map(|n| (n, chain.endpoints[n].fork.clone())).ok_or_else(|| unreachable("no endpoint answers"))
+    }
+
+    fn deliver(&self, endpoint: usize, wire: &Wire) -> SendOutcome {
+        let hash = wire.hash();
+        let mut inner = self.world.lock();
+        let stored = inner.stored.contains(&hash);
+        let Some(chain) = inner.chains.get_mut(&self.id) else { return SendOutcome::Unknown };
+        let outcome = chain.admit(endpoint, wire);
+        drop(inner);
+        if !stored {
+            self.world
+                .violated(Rule::StoredBeforeSent, format!("{hash} for slot {} of {}", wire.nonce, wire.from));
+        }
+        outcome
+    }
+
+    /// One endpoint's answer to one byte string.
+    fn send_to(&self, endpoint: usize, wire: &Wire) -> SendOutcome {
+        let world = &self.world;
+        if world.strikes(Fault::LostRequest) {
+            return SendOutcome::Unknown;
+        }
+        if world.strikes(Fault::LateDelivery) {
+            self.deliver_later(endpoint, wire.clone());
+            return SendOutcome::Unknown;
+        }
+        if world.strikes(Fault::SilentDrop) {
+            return SendOutcome::Accepted;
+        }
+        if world.strikes(Fault::PoolFull) {
+            return SendOutcome::PoolFull;
+        }
+        if world.strikes(Fault::Refusal) {
+            return world.lock().rng.pick(REFUSALS).copied().unwrap_or(SendOutcome::Unknown);
+        }
+        let outcome = self.deliver(endpoint, wire);
+        if world.strikes(Fault::Duplicate) {
+            self.deliver(endpoint, wire);
+        }
+        if world.strikes(Fault::LostReply) { SendOutcome::Unknown } else { outcome }
+    }
+
+    fn deliver_later(&self, endpoint: usize, wire: Wire) {
+        let late = Duration::from_millis(self.world.range(1_000, 90_000));
+        let again = Self { world: self.world.clone(), node: self.node, id: self.id };
+        tokio::spawn(async move {
+            tokio::time::sleep(late).await;
+            again.deliver(endpoint, &wire);
+        });
+    }
+
+    fn find(fork: &Fork, at: &BlockRef) -> Option<usize> {
+        let position = usize::try_from(at.number).ok()?;
+        fork.get(position).filter(|block| block.header.at == *at).map(|_| position)
+    }
+}
+
+static CODEC: WireCodec = WireCodec;
+
+#[async_trait]
+impl Chain for SimChain {
+    fn id(&self) -> ChainId {
+        self.id
+    }
+
+    fn codec(&self) -> &dyn Codec {
+        &CODEC
+    }
+
+    async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error> {
+        let (_, fork) = self.reach("show a block").await?;
+        let number = |n: u64| usize::try_from(n).ok().and_then(|n| fork.get(n)).map(|block| block.header);
+        Ok(match at {
+            BlockAt::Latest => Some(head(&fork).header),
+            BlockAt::Number(n) => number(n),
+            BlockAt::Hash(hash) => {
+                fork.iter().rev().find(|block| block.header.at.hash == hash).map(|b| b.header)
+            }
+            BlockAt::Safe | BlockAt::Finalized => {
+                number(head(&fork).header.at.number.saturating_sub(self.world.scenario.finality))
+            }
+        })
+    }
+
+    async fn head_hint(&self) {
+        let jitter = self.world.range(0, 100);
+        tokio::time::sleep(Duration::from_millis(POLL_MS + jitter)).await;
+    }
+
+    async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error> {
+        let (_, fork) = self.reach("show the receipts of a block").await?;
+        let Some(position) = Self::find(&fork, block) else {
+            return Err(Error::Unreachable {
+                chain: self.id,
+                doing: "show the receipts of a block",
+                text: "unknown block".into(),
+            });
+        };
+        let Some(found) = fork.get(position) else { return Ok(Vec::new()) };
+        let mut receipts: Vec<Receipt> = (0..found.txs.len()).map(|index| receipt(found, index)).collect();
+        receipts.retain(|_| !self.world.strikes(Fault::NullReceipt));
+        Ok(receipts)
+    }
+
+    async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error> {
+        let (_, fork) = self.reach("show receipts").await?;
+        let asked = if self.world.has(Planted::NewestHashOnly) {
+            &hashes[hashes.len().saturating_sub(1)..]
+        } else {
+            hashes
+        };
+        let mut found: Vec<Receipt> =
+            asked.iter().filter_map(|hash| ChainModel::receipt(&fork, hash)).collect();
+        found.retain(|_| !self.world.strikes(Fault::NullReceipt));
+        Ok(found)
+    }
+
+    async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {
+        let (endpoint, fork) = self.reach("count").await?;
+        let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
+            return Err(Error::Unreachable { chain: self.id, doing: "count", text: "unknown block".into() });
+        };
+        let count = |account: &Account| block.accounts.get(account).map_or(0, |state| state.count);
+        if self.world.has(Planted::PendingCount) {
+            let inner = self.world.lock();
+            let pool = inner.chains.get(&self.id).map(|chain| &chain.endpoints[endpoint].pool);
+            let pending = |account: &Account| {
+                let mut next = count(account);
+                while pool.is_some_and(|pool| pool.contains_key(&(*account, next))) {
+                    next += 1;
+                }
+                Slot(next)
+            };
+            return Ok(accounts.iter().map(pending).collect());
+        }
+        Ok(accounts.iter().map(|account| Slot(count(account))).collect())
+    }
+
+    async fn fees(&self, _head: &Block) -> Result<FeeQuote, Error> {
+        self.reach("quote fees").await?;
+        let base = self.world.lock().chains.get(&self.id).map_or(0, |chain| chain.base_fee);
+        Ok(FeeQuote {
+            base_fee: Some(Price(base)),
+            slow: Price(TIP / 2),
+            normal: Price(TIP),
+            fast: Price(TIP * 2),
+        })
+    }
+
+    async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {
+        let reached = self.reach("estimate").await;
+        calls
+            .iter()
+            .map(|call| match &reached {
+                Err(error) => Err(EstimateFailure::Unavailable { text: error.to_string() }),
+                Ok(_) if self.world.strikes(Fault::EstimateDown) => {
+                    Err(EstimateFailure::Unavailable { text: "made to fail".into() })
+                }
+                Ok((_, fork)) => {
+                    let balance = head(fork).accounts.get(&call.from).map(|state| state.balance);
+                    if balance.is_none_or(|balance| balance < call.value.0)
+                        || balance.is_some_and(|b| b.is_zero())
+                    {
+                        Err(EstimateFailure::InsufficientFunds { text: "the account is empty".into() })
+                    } else {
+                        Ok(Gas(GAS))
+                    }
+                }
+            })
+            .collect()
+    }
+
+    async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
+        self.world.pass(self.node).await;
+        let now = self.world.now();
+        let cut = self.world.gate(self.node).rpc_cut_until > now;
+        if cut {
+            tokio::time::sleep(TIME_LIMIT).await;
+        }
+        let up: Vec<usize> = {
+            let inner = self.world.lock();
+            let endpoints = inner.chains.get(&self.id).map_or(&[][..], |chain| &chain.endpoints);
+            (0..endpoints.len()).filter(|n| !cut && endpoints[*n].down_until <= now).collect()
+        };
+        let mut reports = Vec::with_capacity(raw.len());
+        for sealed in raw {
+            let Some(wire) = Wire::read(&sealed.raw) else { continue };
+            let answers = up.iter().map(|endpoint| SendReport {
+                outcome: self.send_to(*endpoint, &wire),
+                endpoint: format!("rpc-{endpoint}"),
+                code: None,
+                text: None,
+                latency_ms: 1,
+            });
+            let mut report = merge(answers.collect()).unwrap_or(SendReport {
+                outcome: SendOutcome::Unknown,
+                endpoint: "none".into(),
+                code: None,
+                text: Some("no endpoint answers".into()),
+                latency_ms: 0,
+            });
+            if self.world.has(Planted::AlreadyKnownIsFailure) && report.outcome == SendOutcome::AlreadyKnown {
+                report.outcome = SendOutcome::Invalid;
+            }
+            self.world.trace(format_args!(
+                "node {} sends slot {} of {}: {}",
+                self.node,
+                wire.nonce,
+                wire.from,
+                report.outcome.name()
+            ));
+            reports.push(report);
+        }
+        self.world.pass(self.node).await;
+        reports
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        Vec::new()
+    }
+}

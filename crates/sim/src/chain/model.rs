@@ -1,0 +1,240 @@
+//! The chain itself: what is in blocks, what is in pools, what each endpoint shows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use alloy_primitives::{B256, U256, keccak256};
+use landfall_core::outcome::SendOutcome;
+use landfall_core::view::{Block as CoreBlock, BlockRef, Receipt};
+use landfall_core::{Account, Gas, Millis, Price, TxHash};
+
+use super::wire::Wire;
+
+/// What an account has after a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AccountState {
+    pub(crate) count: u64,
+    pub(crate) balance: U256,
+}
+
+/// A block with what follows from it.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) header: CoreBlock,
+    pub(crate) txs: Vec<(TxHash, Wire)>,
+    pub(crate) accounts: BTreeMap<Account, AccountState>,
+}
+
+/// Blocks from the first to the head.
+pub(crate) type Fork = Arc<Vec<Arc<Block>>>;
+
+/// What one endpoint has.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoint {
+    pub(crate) fork: Fork,
+    pub(crate) pool: BTreeMap<(Account, u64), (TxHash, Wire)>,
+    /// It shows nothing newer until then.
+    pub(crate) stale_until: u64,
+    pub(crate) down_until: u64,
+}
+
+pub(crate) const FIRST_BALANCE: u64 = 1_000_000_000_000_000_000;
+const BLOCK_GAS_LIMIT: u64 = 30_000_000;
+const BLOCK_TXS: usize = 200;
+const QUEUED: u64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct ChainModel {
+    pub(crate) fork: Fork,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) base_fee: u128,
+    /// Makes every block of this chain different from those of another with the same id.
+    pub(crate) salt: u64,
+    pub(crate) halted_until: u64,
+    pub(crate) reorgs: u64,
+}
+
+/// A base fee in ordinary times.
+pub(crate) const BASE_FEE: u128 = 1_000_000_000;
+/// What the chain pays to makers in ordinary times.
+pub(crate) const TIP: u128 = 1_000_000_000;
+
+impl ChainModel {
+    #[must_use]
+    pub(crate) fn new(salt: u64, accounts: &[Account], endpoints: usize, at_ms: u64) -> Self {
+        let state = AccountState { count: 0, balance: U256::from(FIRST_BALANCE) };
+        let accounts: BTreeMap<_, _> = accounts.iter().map(|account| (*account, state)).collect();
+        let genesis =
+            Block { header: header(0, B256::ZERO, salt, at_ms, BASE_FEE, &[]), txs: Vec::new(), accounts };
+        let fork: Fork = Arc::new(vec![Arc::new(genesis)]);
+        let endpoints =
+            (0..endpoints).map(|_| Endpoint { fork: fork.clone(), ..Endpoint::default() }).collect();
+        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0 }
+    }
+
+    #[must_use]
+    pub(crate) fn head(&self) -> &Arc<Block> {
+        head(&self.fork)
+    }
+
+    #[must_use]
+    pub(crate) fn account(&self, account: &Account) -> AccountState {
+        self.head().accounts.get(account).copied().unwrap_or_default()
+    }
+
+    /// Sets a balance, from the next block's state on.
+    pub(crate) fn set_balance(&mut self, account: Account, balance: U256) {
+        let blocks = Arc::make_mut(&mut self.fork);
+        if let Some(last) = blocks.last_mut() {
+            let mut accounts = last.accounts.clone();
+            accounts.entry(account).or_default().balance = balance;
+            *last = Arc::new(Block { header: last.header, txs: last.txs.clone(), accounts });
+        }
+    }
+
+    /// Takes bytes into one endpoint's pool, by the pool's rules.
+    pub(crate) fn admit(&mut self, endpoint: usize, wire: &Wire) -> SendOutcome {
+        let hash = wire.hash();
+        let Some(at) = self.endpoints.get_mut(endpoint) else { return SendOutcome::Unknown };
+        let state = head(&at.fork).accounts.get(&wire.from).copied().unwrap_or_default();
+        if wire.nonce < state.count {
+            return SendOutcome::NonceTooLow;
+        }
+        let key = (wire.from, wire.nonce);
+        if let Some((known, other)) = at.pool.get(&key) {
+            if *known == hash {
+                return SendOutcome::AlreadyKnown;
+            }
+            let enough =
+                |new: u128, old: u128| new.saturating_mul(100) >= old.saturating_mul(110) && new > old;
+            if !enough(wire.cap, other.cap) || !enough(wire.tip, other.tip) {
+                return SendOutcome::ReplacementUnderpriced;
+            }
+        }
+        if wire.cost() > state.balance {
+            return SendOutcome::InsufficientFunds;
+        }
+        let executable = (state.count..wire.nonce).all(|nonce| at.pool.contains_key(&(wire.from, nonce)));
+        if !executable && wire.nonce > state.count + QUEUED {
+            // As real pools do: a yes, and nothing kept.
+            return SendOutcome::Accepted;
+        }
+        at.pool.insert(key, (hash, wire.clone()));
+        SendOutcome::Accepted
+    }
+
+    /// Pools tell each other what they have; the better-paid of two for one slot wins.
+    pub(crate) fn gossip(&mut self) {
+        let all: Vec<Wire> =
+            self.endpoints.iter().flat_map(|at| at.pool.values().map(|(_, wire)| wire.clone())).collect();
+        for wire in all {
+            for endpoint in 0..self.endpoints.len() {
+                self.admit(endpoint, &wire);
+            }
+        }
+    }
+
+    /// Makes a block of what one endpoint's pool has.
+    pub(crate) fn mine(&mut self, endpoint: usize, at_ms: u64, empty: bool) -> Arc<Block> {
+        let parent = self.head().clone();
+        let mut accounts = parent.accounts.clone();
+        let mut txs = Vec::new();
+        if let Some(at) = self.endpoints.get(endpoint).filter(|_| !empty) {
+            for ((from, nonce), (hash, wire)) in &at.pool {
+                let state = accounts.entry(*from).or_default();
+                let takes = *nonce == state.count
+                    && wire.cap >= self.base_fee
+                    && wire.cost() <= state.balance
+                    && txs.len() < BLOCK_TXS;
+                if takes {
+                    let price = wire.cap.min(self.base_fee.saturating_add(wire.tip));
+                    let paid = U256::from(price).saturating_mul(U256::from(wire.gas));
+                    state.count += 1;
+                    state.balance = state.balance.saturating_sub(paid);
+                    txs.push((*hash, wire.clone()));
+                }
+            }
+        }
+        let number = parent.header.at.number + 1;
+        let hashes: Vec<TxHash> = txs.iter().map(|(hash, _)| *hash).collect();
+        let header = header(number, parent.header.at.hash, self.salt, at_ms, self.base_fee, &hashes);
+        let block = Arc::new(Block { header, txs, accounts });
+        Arc::make_mut(&mut self.fork).push(block.clone());
+        self.show(at_ms);
+        block
+    }
+
+    /// Endpoints that are not stale show the newest chain and drop from their pools what it has used.
+    pub(crate) fn show(&mut self, at_ms: u64) {
+        for at in &mut self.endpoints {
+            if at.stale_until <= at_ms {
+                at.fork = self.fork.clone();
+                let accounts = &head(&self.fork).accounts;
+                at.pool
+                    .retain(|(from, nonce), _| accounts.get(from).is_none_or(|state| *nonce >= state.count));
+            }
+        }
+    }
+
+    /// Takes blocks back. What was in them is in the pools again, or lost.
+    pub(crate) fn reorg(&mut self, depth: u64, keep: bool, salt: u64) {
+        let blocks = Arc::make_mut(&mut self.fork);
+        let stay = blocks.len().saturating_sub(usize::try_from(depth).unwrap_or(usize::MAX)).max(1);
+        let removed = blocks.split_off(stay);
+        self.salt = self.salt.wrapping_add(salt | 1);
+        self.reorgs += 1;
+        if keep {
+            for (hash, wire) in removed.iter().flat_map(|block| block.txs.iter()) {
+                for at in &mut self.endpoints {
+                    at.pool.entry((wire.from, wire.nonce)).or_insert_with(|| (*hash, wire.clone()));
+                }
+            }
+        }
+    }
+
+    /// The receipt of a hash on one fork.
+    #[must_use]
+    pub(crate) fn receipt(fork: &Fork, hash: &TxHash) -> Option<Receipt> {
+        fork.iter().rev().find_map(|block| {
+            let index = block.txs.iter().position(|(other, _)| other == hash)?;
+            Some(receipt(block, index))
+        })
+    }
+}
+
+/// The receipt of one transaction of a block.
+#[must_use]
+pub(crate) fn receipt(block: &Block, index: usize) -> Receipt {
+    let (hash, wire) = &block.txs[index];
+    let base = block.header.base_fee.unwrap_or_default().0;
+    Receipt {
+        hash: *hash,
+        block: block.header.at,
+        index: index as u64,
+        success: true,
+        gas_used: Gas(wire.gas),
+        gas_price: Price(wire.cap.min(base.saturating_add(wire.tip))),
+        contract: None,
+    }
+}
+
+/// The newest block of a fork; every fork has its first.
+#[must_use]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a fork is never empty: it is made with its genesis and never loses it"
+)]
+pub(crate) fn head(fork: &Fork) -> &Arc<Block> {
+    &fork[fork.len() - 1]
+}
+
+fn header(number: u64, parent: B256, salt: u64, at_ms: u64, base_fee: u128, txs: &[TxHash]) -> CoreBlock {
+    let text = format!("{number}/{parent}/{salt}/{at_ms}/{base_fee}/{txs:?}");
+    CoreBlock {
+        at: BlockRef { number, hash: keccak256(text) },
+        parent,
+        timestamp: Millis(at_ms / 1_000 * 1_000),
+        gas_limit: Gas(BLOCK_GAS_LIMIT),
+        base_fee: Some(Price(base_fee)),
+    }
+}

@@ -1,0 +1,78 @@
+//! Bytes that stand for signed transactions: readable, and as unforgeable as a simulation needs.
+
+use alloy_primitives::{B256, Bytes, U256, keccak256};
+use landfall_core::attempt::{Draft, Sealed};
+use landfall_core::ports::chain::Codec;
+use landfall_core::ports::signer::{Preimage, Signature};
+use landfall_core::{Account, ChainId, TxHash};
+use serde::{Deserialize, Serialize};
+
+/// What one byte string says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wire {
+    pub(crate) chain: ChainId,
+    pub(crate) from: Account,
+    pub(crate) nonce: u64,
+    pub(crate) data: Bytes,
+    pub(crate) value: U256,
+    pub(crate) gas: u64,
+    pub(crate) cap: u128,
+    pub(crate) tip: u128,
+}
+
+impl Wire {
+    fn of(draft: &Draft) -> Self {
+        Self {
+            chain: draft.lane.chain,
+            from: draft.lane.signer,
+            nonce: draft.slot.0,
+            data: draft.call.data.clone(),
+            value: draft.call.value.0,
+            gas: draft.gas.0,
+            cap: draft.fees.cap().0,
+            tip: draft.fees.tip().0,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn bytes(&self) -> Bytes {
+        serde_json::to_vec(self).map(Bytes::from).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub(crate) fn read(raw: &[u8]) -> Option<Self> {
+        serde_json::from_slice(raw).ok()
+    }
+
+    #[must_use]
+    pub(crate) fn hash(&self) -> TxHash {
+        TxHash(keccak256(self.bytes()))
+    }
+
+    /// Which request this carries out; none for a no-op.
+    #[must_use]
+    pub(crate) fn marker(&self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.data.as_ref().try_into().ok()?))
+    }
+
+    /// The most it can cost.
+    #[must_use]
+    pub(crate) fn cost(&self) -> U256 {
+        U256::from(self.cap).saturating_mul(U256::from(self.gas)).saturating_add(self.value)
+    }
+}
+
+/// The codec of simulated chains.
+pub(crate) struct WireCodec;
+
+impl Codec for WireCodec {
+    fn preimage(&self, draft: &Draft) -> Preimage {
+        let bytes = Wire::of(draft).bytes();
+        Preimage { digest: keccak256(&bytes), bytes }
+    }
+
+    fn seal(&self, draft: &Draft, _signature: &Signature) -> Sealed {
+        let raw = Wire::of(draft).bytes();
+        Sealed { hash: TxHash(B256::from(keccak256(&raw))), raw }
+    }
+}

@@ -1,0 +1,191 @@
+//! The rules, checked while a run goes on and when it is over. They look at the chain and the store from outside.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use landfall_core::journal::replay;
+use landfall_core::ports::store::{Reads, TxQuery};
+use landfall_core::transaction::{Transaction, TxState};
+use landfall_core::{LaneId, TxId};
+use landfall_store::Memory;
+
+use crate::chain::model::Fork;
+use crate::node::MAX_FEE;
+use crate::world::{Rule, World};
+
+/// More entries than this for one transaction are unbounded growth.
+const MOST_ENTRIES: usize = 400;
+/// More attempts than this for one slot are unbounded growth; the lane's own bound is below it.
+const MOST_ATTEMPTS: usize = 80;
+
+pub(crate) struct Checkers {
+    world: Arc<World>,
+    memory: Memory,
+    finals: Mutex<BTreeMap<TxId, TxState>>,
+}
+
+impl Checkers {
+    #[must_use]
+    pub(crate) fn new(world: Arc<World>, memory: Memory) -> Self {
+        Self { world, memory, finals: Mutex::default() }
+    }
+
+    /// What must hold at every moment.
+    pub(crate) async fn always(&self) {
+        self.lands_once();
+        for tx in self.all().await {
+            self.final_stays(&tx);
+            let Ok(Some(record)) = self.memory.tx(tx.id).await else { continue };
+            let asked = marker(&tx).and_then(|marker| self.world.lock().asked.get(&marker).cloned());
+            let ceiling = asked.and_then(|asked| asked.max_fee).unwrap_or(u128::MAX).min(MAX_FEE.0);
+            for attempt in &record.attempts {
+                // A no-op must get through, so it may use the chain's whole ceiling.
+                let ceiling = if attempt.no_op { MAX_FEE.0 } else { ceiling };
+                if attempt.fees.cap().0 > ceiling {
+                    self.world
+                        .violated(Rule::WithinCeiling, format!("{} offers {:?}", attempt.hash, attempt.fees));
+                }
+            }
+            let entries = self.memory.journal(tx.id).await.unwrap_or_default();
+            if entries.len() > MOST_ENTRIES || record.attempts.len() > MOST_ATTEMPTS {
+                let text =
+                    format!("{} has {} entries and {} attempts", tx.id, entries.len(), record.attempts.len());
+                self.world.violated(Rule::Bounded, text);
+            }
+            let told = replay(entries.iter().map(|row| &row.entry));
+            let status = &record.tx.status;
+            let agrees = told.is_some_and(|told| {
+                told.state == status.state
+                    && told.displaced == status.displaced
+                    && (status.state.is_terminal() || told.slot == status.slot)
+            });
+            if !agrees {
+                let text = format!(
+                    "{} is {:?} in slot {:?}, its journal says {told:?}",
+                    tx.id, status.state, status.slot
+                );
+                self.world.violated(Rule::JournalExplains, text);
+            }
+        }
+    }
+
+    /// What must hold when everything was well for long enough.
+    pub(crate) async fn at_the_end(&self) {
+        self.always().await;
+        let all = self.all().await;
+        let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
+        for tx in &all {
+            self.ended(tx);
+            if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
+                && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
+            {
+                let text = format!("slot {slot} of {} was won by {other} and {}", tx.lane, tx.id);
+                self.world.violated(Rule::OneWinnerPerSlot, text);
+            }
+        }
+        let known: BTreeMap<TxId, ()> = all.iter().map(|tx| (tx.id, ())).collect();
+        let asked: Vec<_> = self.world.lock().asked.values().cloned().collect();
+        for asked in asked {
+            if asked.tx.is_some_and(|tx| !known.contains_key(&tx)) {
+                self.world
+                    .violated(Rule::AcceptedIsKept, format!("{} was accepted and is not there", asked.key));
+            }
+        }
+        for summary in self.memory.lanes().await.unwrap_or_default() {
+            let count = self.count(summary.lane);
+            let cursor = summary.row.cursor.map_or(count, |cursor| cursor.0);
+            if cursor != count || !summary.row.returned.is_empty() {
+                let text =
+                    format!("lane {} handed out slots up to {cursor}, the chain used {count}", summary.lane);
+                self.world.violated(Rule::NoGaps, text);
+            }
+        }
+    }
+
+    /// Unfinished transactions.
+    pub(crate) async fn unfinished(&self) -> usize {
+        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal()).count()
+    }
+
+    pub(crate) async fn all(&self) -> Vec<Transaction> {
+        self.memory.txs(&TxQuery { limit: u32::MAX, ..TxQuery::default() }).await.unwrap_or_default()
+    }
+
+    fn forks(&self) -> Vec<Fork> {
+        self.world.lock().chains.values().map(|chain| chain.fork.clone()).collect()
+    }
+
+    #[must_use]
+    pub(crate) fn count(&self, lane: LaneId) -> u64 {
+        self.world.lock().chains.get(&lane.chain).map_or(0, |chain| chain.account(&lane.signer).count)
+    }
+
+    /// The requests of some lanes.
+    pub(crate) async fn markers_of(&self, lanes: impl Fn(LaneId) -> bool) -> Vec<u64> {
+        self.all().await.iter().filter(|tx| lanes(tx.lane)).filter_map(marker).collect()
+    }
+
+    /// How often each request's content is in the chains.
+    #[must_use]
+    pub(crate) fn landed(&self) -> BTreeMap<u64, u64> {
+        let mut landed = BTreeMap::new();
+        for fork in self.forks() {
+            for marker in fork.iter().flat_map(|block| &block.txs).filter_map(|(_, wire)| wire.marker()) {
+                *landed.entry(marker).or_default() += 1;
+            }
+        }
+        landed
+    }
+
+    fn lands_once(&self) {
+        for (marker, times) in self.landed() {
+            if times > 1 {
+                self.world.violated(Rule::LandsOnce, format!("request {marker:x} landed {times} times"));
+            }
+        }
+    }
+
+    fn final_stays(&self, tx: &Transaction) {
+        if !tx.status.state.is_terminal() {
+            let before = self.finals.lock().unwrap_or_else(PoisonError::into_inner).get(&tx.id).copied();
+            if let Some(before) = before {
+                let text = format!("{} was {} and is {}", tx.id, before.name(), tx.status.state.name());
+                self.world.violated(Rule::FinalStays, text);
+            }
+            return;
+        }
+        let mut finals = self.finals.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = finals.insert(tx.id, tx.status.state);
+        drop(finals);
+        if let Some(before) = before.filter(|before| *before != tx.status.state) {
+            let text = format!("{} was {} and is {}", tx.id, before.name(), tx.status.state.name());
+            self.world.violated(Rule::FinalStays, text);
+        }
+    }
+
+    /// It has ended, and as the chain shows.
+    fn ended(&self, tx: &Transaction) {
+        let state = tx.status.state;
+        if !state.is_terminal() {
+            let text = format!("{} is {} in slot {:?} of {}", tx.id, state.name(), tx.status.slot, tx.lane);
+            self.world.violated(Rule::Ends, text);
+            return;
+        }
+        let Some(marker) = marker(tx) else { return };
+        let landed = self.landed().get(&marker).copied().unwrap_or(0);
+        let asked = self.world.lock().asked.get(&marker).cloned();
+        let said = state == TxState::Confirmed;
+        if said != (landed == 1) {
+            let text = format!("{} ended {}, and the chain has it {landed} times", tx.id, state.name());
+            self.world.violated(Rule::FinalIsTrue, text);
+        } else if !said && asked.is_some_and(|asked| !asked.may_end_otherwise) {
+            let text = format!("{} ended {} for no reason: {:?}", tx.id, state.name(), tx.status.reason);
+            self.world.violated(Rule::FinalIsTrue, text);
+        }
+    }
+}
+
+/// Which request a transaction is.
+fn marker(tx: &Transaction) -> Option<u64> {
+    Some(u64::from_be_bytes(tx.request.payload.data.as_ref().try_into().ok()?))
+}

@@ -1,0 +1,225 @@
+//! What strikes by time: crashes, partitions, reorgs, halts, empty accounts. Ends when faults are switched off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy_primitives::U256;
+use landfall_core::{Account, ChainId};
+
+use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
+use crate::node::{Nodes, accounts, chain_ids};
+use crate::scenario::Fault;
+use crate::world::World;
+
+/// The faults that strike by time.
+const TIMED: &[Fault] = &[
+    Fault::Crash,
+    Fault::Pause,
+    Fault::StorePartition,
+    Fault::RpcPartition,
+    Fault::StaleEndpoint,
+    Fault::EndpointDown,
+    Fault::Eviction,
+    Fault::FeeSpike,
+    Fault::EmptyAccount,
+    Fault::Reorg,
+    Fault::Halt,
+    Fault::ClockStep,
+];
+
+pub(crate) async fn strike(world: Arc<World>, nodes: Arc<Nodes>) {
+    let chosen: Vec<Fault> = TIMED.iter().copied().filter(|fault| world.scenario.rate(*fault) > 0).collect();
+    if chosen.is_empty() {
+        return;
+    }
+    // Each fault that the seed chose strikes at least once; after that, by chance.
+    let mut next = 0;
+    loop {
+        let wait = world.range(200, 6_000);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        if !world.lock().faults_on {
+            return;
+        }
+        let fault = match chosen.get(next) {
+            Some(fault) => *fault,
+            None => world.lock().rng.pick(&chosen).copied().unwrap_or(Fault::Crash),
+        };
+        next += 1;
+        one(&world, &nodes, fault);
+    }
+}
+
+fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
+    let now = world.now();
+    let node = usize::try_from(world.range(0, world.scenario.nodes as u64)).unwrap_or(0);
+    let chains: Vec<ChainId> = chain_ids(world.scenario.chains).collect();
+    let chain = world.lock().rng.pick(&chains).copied().unwrap_or(ChainId(1));
+    let long = world.range(500, 30_000);
+    match fault {
+        Fault::Crash => crash(world, nodes, node),
+        Fault::Pause => {
+            let long = world.range(8_000, 40_000);
+            world.struck(fault, format_args!("node {node} for {long} ms"));
+            gate(world, node, |gate| gate.paused_until = now + long);
+        }
+        Fault::StorePartition => {
+            world.struck(fault, format_args!("node {node} for {long} ms"));
+            gate(world, node, |gate| gate.store_cut_until = now + long);
+        }
+        Fault::RpcPartition => {
+            world.struck(fault, format_args!("node {node} for {long} ms"));
+            gate(world, node, |gate| gate.rpc_cut_until = now + long);
+        }
+        Fault::ClockStep => {
+            let step = i64::try_from(world.range(0, 1_200_000)).unwrap_or(0) - 600_000;
+            world.struck(fault, format_args!("node {node} by {step} ms"));
+            gate(world, node, |gate| gate.skew_ms = step);
+        }
+        Fault::StaleEndpoint | Fault::EndpointDown => endpoint(world, chain, fault, now + long),
+        Fault::Eviction => evict(world, chain),
+        Fault::FeeSpike => spike(world, chain),
+        Fault::EmptyAccount => empty(world, chain, long),
+        Fault::Reorg => reorg(world, chain),
+        Fault::Halt => {
+            world.struck(fault, format_args!("chain {chain} for {long} ms"));
+            if let Some(chain) = world.lock().chains.get_mut(&chain) {
+                chain.halted_until = now + long;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn gate(world: &World, node: usize, change: impl FnOnce(&mut crate::world::Gate)) {
+    if let Some(gate) = world.lock().gates.get_mut(node) {
+        change(gate);
+    }
+}
+
+fn crash(world: &Arc<World>, nodes: &Arc<Nodes>, node: usize) {
+    if !nodes.crash(node) {
+        return;
+    }
+    let down = world.range(100, 25_000);
+    world.struck(Fault::Crash, format_args!("node {node}, back after {down} ms"));
+    let nodes = nodes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(down)).await;
+        nodes.start(node).await;
+    });
+}
+
+fn endpoint(world: &World, chain: ChainId, fault: Fault, until: u64) {
+    let mut inner = world.lock();
+    let count = inner.chains.get(&chain).map_or(0, |chain| chain.endpoints.len());
+    let chosen = usize::try_from(inner.rng.range(0, count as u64)).unwrap_or(0);
+    if let Some(endpoint) = inner.chains.get_mut(&chain).and_then(|chain| chain.endpoints.get_mut(chosen)) {
+        match fault {
+            Fault::StaleEndpoint => endpoint.stale_until = until,
+            _ => endpoint.down_until = until,
+        }
+    }
+    drop(inner);
+    world.struck(fault, format_args!("endpoint {chosen} of chain {chain}"));
+}
+
+fn evict(world: &World, chain: ChainId) {
+    let mut evicted = 0;
+    let mut inner = world.lock();
+    let keep = inner.rng.range(0, 1_000);
+    let mut rng = inner.rng.clone();
+    if let Some(chain) = inner.chains.get_mut(&chain) {
+        for endpoint in &mut chain.endpoints {
+            let before = endpoint.pool.len();
+            endpoint.pool.retain(|_, _| rng.chance(keep));
+            evicted += before - endpoint.pool.len();
+        }
+    }
+    inner.rng = rng;
+    drop(inner);
+    world.struck(Fault::Eviction, format_args!("{evicted} on chain {chain}"));
+}
+
+fn spike(world: &Arc<World>, chain: ChainId) {
+    let times = world.range(2, 60);
+    let long = world.range(5_000, 60_000);
+    world.struck(Fault::FeeSpike, format_args!("×{times} on chain {chain} for {long} ms"));
+    set_base_fee(world, chain, BASE_FEE * u128::from(times));
+    let world = world.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(long)).await;
+        set_base_fee(&world, chain, BASE_FEE);
+    });
+}
+
+fn set_base_fee(world: &World, chain: ChainId, fee: u128) {
+    if let Some(chain) = world.lock().chains.get_mut(&chain) {
+        chain.base_fee = fee;
+    }
+}
+
+fn empty(world: &Arc<World>, chain: ChainId, long: u64) {
+    let accounts = accounts(world.scenario.signers);
+    let account = world.lock().rng.pick(&accounts).copied().unwrap_or(accounts[0]);
+    world.struck(Fault::EmptyAccount, format_args!("{account} on chain {chain} for {long} ms"));
+    set_balance(world, chain, account, U256::ZERO);
+    let world = world.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(long)).await;
+        set_balance(&world, chain, account, U256::from(FIRST_BALANCE));
+    });
+}
+
+fn set_balance(world: &World, chain: ChainId, account: Account, balance: U256) {
+    let now = world.now();
+    if let Some(chain) = world.lock().chains.get_mut(&chain) {
+        chain.set_balance(account, balance);
+        chain.show(now);
+    }
+}
+
+/// At most as deep as finality: what is final stays.
+fn reorg(world: &World, chain: ChainId) {
+    let depth = world.range(1, world.scenario.finality + 1);
+    let keep = world.chance(600);
+    let now = world.now();
+    let mut inner = world.lock();
+    let salt = inner.rng.next();
+    if let Some(chain) = inner.chains.get_mut(&chain) {
+        chain.reorg(depth, keep, salt);
+        // The new fork is as long as the old one at once, so that no head falls.
+        for _ in 0..=depth {
+            chain.mine(0, now, true);
+        }
+    }
+    drop(inner);
+    world.struck(Fault::Reorg, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));
+}
+
+/// Everything is well again.
+pub(crate) fn heal(world: &Arc<World>) {
+    let mut inner = world.lock();
+    inner.faults_on = false;
+    for gate in &mut inner.gates {
+        gate.paused_until = 0;
+        gate.store_cut_until = 0;
+        gate.rpc_cut_until = 0;
+        gate.skew_ms = 0;
+    }
+    let accounts = accounts(world.scenario.signers);
+    let now = world.now();
+    for chain in inner.chains.values_mut() {
+        chain.halted_until = 0;
+        chain.base_fee = BASE_FEE;
+        for account in &accounts {
+            chain.set_balance(*account, U256::from(FIRST_BALANCE));
+        }
+        for endpoint in &mut chain.endpoints {
+            endpoint.stale_until = 0;
+            endpoint.down_until = 0;
+        }
+        chain.show(now);
+    }
+    drop(inner);
+    world.trace(format_args!("the faults stop"));
+}

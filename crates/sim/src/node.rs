@@ -1,0 +1,119 @@
+//! Nodes: real engines on simulated adapters, started, crashed and started again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use alloy_primitives::Address;
+use landfall_core::ports::signer::Signer;
+use landfall_core::request::Finality;
+use landfall_core::settings::LaneSettings;
+use landfall_core::{Account, ChainId, LaneId, Price};
+use landfall_engine::{ChainParts, Engine, Handle, Parts, Timings};
+use landfall_store::Memory;
+
+use crate::chain::adapter::SimChain;
+use crate::signer::SimSigner;
+use crate::store::SimStore;
+use crate::world::{NodeClock, SeededRandom, World};
+
+/// The ceiling of every attempt.
+pub(crate) const MAX_FEE: Price = Price::gwei(200);
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// All nodes of a run and the store they share.
+pub(crate) struct Nodes {
+    pub(crate) world: Arc<World>,
+    pub(crate) memory: Memory,
+    running: Mutex<Vec<Option<Engine>>>,
+}
+
+impl Nodes {
+    #[must_use]
+    pub(crate) fn new(world: Arc<World>, memory: Memory) -> Arc<Self> {
+        let running = (0..world.scenario.nodes).map(|_| None).collect();
+        Arc::new(Self { world, memory, running: Mutex::new(running) })
+    }
+
+    /// Starts a node, if it does not run; tries until it can open its session.
+    pub(crate) async fn start(&self, node: usize) {
+        loop {
+            let parts = self.parts(node);
+            match tokio::time::timeout(START_LIMIT, Engine::start(parts)).await {
+                Ok(Ok(engine)) => {
+                    self.world.trace(format_args!("node {node} starts"));
+                    if let Some(place) = self.lock().get_mut(node) {
+                        *place = Some(engine);
+                    }
+                    return;
+                }
+                Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
+        }
+    }
+
+    /// Everything the node has in memory is gone, wherever it was.
+    pub(crate) fn crash(&self, node: usize) -> bool {
+        let engine = self.lock().get_mut(node).and_then(Option::take);
+        engine.is_some()
+    }
+
+    /// What callers hold of a node that runs.
+    #[must_use]
+    pub(crate) fn handle(&self, node: usize) -> Option<Handle> {
+        self.lock().get(node)?.as_ref().map(Engine::handle)
+    }
+
+    /// Nodes that run.
+    #[must_use]
+    pub(crate) fn alive(&self) -> Vec<usize> {
+        self.lock().iter().enumerate().filter(|(_, engine)| engine.is_some()).map(|(node, _)| node).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Engine>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parts(&self, node: usize) -> Parts {
+        let world = &self.world;
+        let scenario = &world.scenario;
+        let settings = LaneSettings {
+            finality: Finality::Blocks(scenario.finality),
+            max_in_flight: scenario.max_in_flight,
+            resubmit_after: scenario.resubmit,
+            max_fee: MAX_FEE,
+            planted: world.planted.and_then(crate::planted::Planted::in_lane),
+            ..LaneSettings::default()
+        };
+        let mut chains = BTreeMap::new();
+        let mut signers: BTreeMap<LaneId, Arc<dyn Signer>> = BTreeMap::new();
+        for id in chain_ids(scenario.chains) {
+            let chain = Arc::new(SimChain { world: world.clone(), node, id });
+            chains.insert(id, ChainParts { chain, settings: settings.clone() });
+            for account in accounts(scenario.signers) {
+                let signer = SimSigner { world: world.clone(), node, account };
+                signers.insert(LaneId { chain: id, signer: account }, Arc::new(signer));
+            }
+        }
+        Parts {
+            store: Arc::new(SimStore { world: world.clone(), node, memory: self.memory.clone() }),
+            chains,
+            signers,
+            clock: Arc::new(NodeClock { world: world.clone(), node }),
+            random: Arc::new(SeededRandom(world.clone())),
+            node: format!("node-{node}"),
+            timings: Timings::default(),
+        }
+    }
+}
+
+/// The chains of a run.
+pub(crate) fn chain_ids(count: usize) -> impl Iterator<Item = ChainId> {
+    (1..=count as u64).map(ChainId)
+}
+
+/// The accounts of a run.
+#[must_use]
+pub(crate) fn accounts(count: usize) -> Vec<Account> {
+    (1..=count).map(|n| Account(Address::with_last_byte(u8::try_from(n).unwrap_or(u8::MAX)))).collect()
+}

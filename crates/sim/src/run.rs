@@ -1,0 +1,249 @@
+//! One run: a world from a seed, trouble, then peace, then the questions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_core::ports::store::Reads;
+use landfall_store::Memory;
+
+use crate::callers;
+use crate::chain::model::ChainModel;
+use crate::checkers::Checkers;
+use crate::nemesis;
+use crate::node::{Nodes, accounts, chain_ids};
+use crate::planted::Planted;
+use crate::scenario::{Fault, Scenario};
+use crate::world::{Rule, TrueClock, Violation, World};
+
+/// After the faults stop, everything must have ended within this.
+const PEACE: Duration = Duration::from_secs(1_800);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What one run came to.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub seed: u64,
+    pub trace_hash: u64,
+    pub events: u64,
+    pub simulated: Duration,
+    pub transactions: u64,
+    pub nodes: usize,
+    pub faults: BTreeMap<Fault, u64>,
+    pub violations: Vec<Violation>,
+    /// The scenario in a line, and what happened, where it was asked for or something was violated.
+    pub scenario: String,
+    pub lines: Vec<String>,
+}
+
+/// How a run is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    pub planted: Option<Planted>,
+    /// Keep a line for everything that happens.
+    pub readable: bool,
+}
+
+/// Runs one seed to its end, on this thread, in simulated time.
+pub fn run(scenario: Scenario, options: Options) -> std::io::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let report = runtime.block_on(simulate(scenario, options));
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+async fn simulate(scenario: Scenario, options: Options) -> Report {
+    let world = World::new(scenario, options.planted, options.readable);
+    let memory = Memory::new(Arc::new(TrueClock(world.clone())));
+    make_chains(&world, 0);
+    let nodes = Nodes::new(world.clone(), memory.clone());
+    for node in 0..world.scenario.nodes {
+        nodes.start(node).await;
+    }
+    let checkers = Checkers::new(world.clone(), memory.clone());
+    for chain in chain_ids(world.scenario.chains) {
+        tokio::spawn(make_blocks(world.clone(), chain));
+    }
+    let callers: Vec<_> = (0..world.scenario.callers)
+        .map(|caller| tokio::spawn(callers::call(world.clone(), nodes.clone(), caller)))
+        .collect();
+    let nemesis = tokio::spawn(nemesis::strike(world.clone(), nodes.clone()));
+    let until = world.now() + millis(world.scenario.trouble);
+    let backup_at = world.range(0, until);
+    let mut backup = None;
+    while world.now() < until && world.lock().violations.is_empty() {
+        tokio::time::sleep(LOOK_EVERY).await;
+        checkers.always().await;
+        if backup.is_none() && world.now() >= backup_at {
+            backup = Some(memory.snapshot());
+        }
+    }
+    nemesis.abort();
+    nemesis::heal(&world);
+    settle(&world, &nodes, &checkers, callers).await;
+    if world.lock().violations.is_empty() {
+        if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
+            restored(&world, &nodes, &checkers, &memory, &backup).await;
+        } else if world.scenario.rate(Fault::ChainRestart) > 0 {
+            chain_restarts(&world, &nodes, &checkers).await;
+        }
+    }
+    report(&world, checkers.all().await.len() as u64)
+}
+
+fn make_chains(world: &Arc<World>, salt: u64) {
+    let scenario = &world.scenario;
+    let accounts = accounts(scenario.signers);
+    let now = world.now();
+    let at = world.true_time().0;
+    let mut inner = world.lock();
+    for id in chain_ids(scenario.chains) {
+        let chain = ChainModel::new(salt + id.0, &accounts, scenario.endpoints, at);
+        inner.chains.insert(id, chain);
+    }
+    drop(inner);
+    world.trace(format_args!("chains begin at {now}"));
+}
+
+/// A block at every interval, unless the chain stands still.
+async fn make_blocks(world: Arc<World>, id: landfall_core::ChainId) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(world.scenario.block_ms)).await;
+        let now = world.now();
+        let at = world.true_time().0;
+        let mut inner = world.lock();
+        let gossips = inner.rng.chance(700);
+        let Some(chain) = inner.chains.get_mut(&id) else { return };
+        if chain.halted_until > now {
+            continue;
+        }
+        chain.show(now);
+        if gossips {
+            chain.gossip();
+        }
+        let endpoints = chain.endpoints.len() as u64;
+        let maker = usize::try_from(inner.rng.range(0, endpoints)).unwrap_or(0);
+        let Some(chain) = inner.chains.get_mut(&id) else { return };
+        let block = chain.mine(maker, at, false);
+        chain.show(now);
+        drop(inner);
+        world.trace(format_args!("chain {id} block {} with {}", block.header.at.number, block.txs.len()));
+    }
+}
+
+/// Peace: every node is up, callers get their answers, and everything must end.
+async fn settle(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    checkers: &Checkers,
+    callers: Vec<tokio::task::JoinHandle<()>>,
+) {
+    let until = world.now() + millis(PEACE);
+    let mut callers = callers;
+    while world.now() < until && world.lock().violations.is_empty() {
+        tokio::time::sleep(LOOK_EVERY).await;
+        callers.retain(|caller| !caller.is_finished());
+        let all_up = nodes.alive().len() == world.scenario.nodes;
+        if callers.is_empty() && all_up && checkers.unfinished().await == 0 {
+            // Commands and no-ops that are under way come to their end as well.
+            tokio::time::sleep(LOOK_EVERY * 4).await;
+            if checkers.unfinished().await == 0 {
+                break;
+            }
+        }
+    }
+    for caller in &callers {
+        caller.abort();
+    }
+    if world.lock().violations.is_empty() {
+        checkers.at_the_end().await;
+    }
+}
+
+/// The store is an older copy: what the chain has beyond it must not be sent again.
+async fn restored(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    checkers: &Checkers,
+    memory: &Memory,
+    backup: &landfall_store::memory::Snapshot,
+) {
+    world.struck(Fault::RestoredStore, format_args!("all nodes start on it"));
+    for node in 0..world.scenario.nodes {
+        nodes.crash(node);
+    }
+    memory.restore(backup);
+    let before: BTreeMap<_, _> = memory
+        .lanes()
+        .await
+        .unwrap_or_default()
+        .into_iter()
+        .map(|lane| (lane.lane, lane.row.cursor))
+        .collect();
+    for node in 0..world.scenario.nodes {
+        nodes.start(node).await;
+    }
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    // A copy from before a lane first saw the chain cannot be told from a new lane; docs/simulation.md says so.
+    let blind: Vec<u64> = checkers.markers_of(|lane| before.get(&lane).copied().flatten().is_none()).await;
+    for (marker, times) in checkers.landed() {
+        if times > 1 && !blind.contains(&marker) {
+            world.violated(
+                Rule::LandsOnce,
+                format!("request {marker:x} landed {times} times after a restore"),
+            );
+        }
+    }
+    for lane in memory.lanes().await.unwrap_or_default() {
+        let cursor = before.get(&lane.lane).copied().flatten();
+        let passed = cursor.is_some_and(|cursor| checkers.count(lane.lane) > cursor.0);
+        if passed && lane.row.cursor > cursor {
+            let text = format!("lane {} went on although the chain has slots it does not know", lane.lane);
+            world.violated(Rule::HoldsWhenUnsure, text);
+        }
+    }
+}
+
+/// Another chain with the same id: nothing may be sent there.
+async fn chain_restarts(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
+    world.struck(Fault::ChainRestart, format_args!("all chains"));
+    let restart_nodes = world.chance(500);
+    make_chains(world, 1_000);
+    if restart_nodes {
+        for node in 0..world.scenario.nodes {
+            nodes.crash(node);
+            nodes.start(node).await;
+        }
+    }
+    // Until the next look at the chain nobody can know; from then on nothing may go there.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let caller = tokio::spawn(callers::call(world.clone(), nodes.clone(), 99));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    caller.abort();
+    let landed = checkers.landed().len();
+    if landed > 0 {
+        let text = format!("{landed} transactions were sent to a chain that started over");
+        world.violated(Rule::HoldsWhenUnsure, text);
+    }
+}
+
+fn report(world: &Arc<World>, transactions: u64) -> Report {
+    let simulated = Duration::from_millis(world.now());
+    let mut inner = world.lock();
+    Report {
+        seed: world.scenario.seed,
+        trace_hash: inner.trace.hash(),
+        events: inner.trace.events(),
+        simulated,
+        transactions,
+        nodes: world.scenario.nodes,
+        faults: inner.struck.clone(),
+        violations: inner.violations.clone(),
+        scenario: world.scenario.sentence(),
+        lines: inner.trace.take_lines(),
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,174 @@
+//! What a seed chooses: the size of the world, and which faults strike it how often.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::rng::Rng;
+
+/// Declares the faults with their words, so that summaries and switches cannot forget one.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
+        /// Something that goes wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault { $($(#[$doc])* $name),* }
+
+        impl Fault {
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A node loses everything it has in memory, at whatever await it is, and starts again later.
+    Crash = "crash";
+    /// A node stands still for longer than its lease, then goes on where it was.
+    Pause = "pause";
+    /// A node cannot reach the store.
+    StorePartition = "store-partition";
+    /// A node cannot reach any endpoint.
+    RpcPartition = "rpc-partition";
+    /// A commit is done and its answer lost.
+    LostCommitAnswer = "lost-commit-answer";
+    /// A commit is not done, and nobody says so.
+    LostCommit = "lost-commit";
+    /// A commit fails and says so.
+    FailedCommit = "failed-commit";
+    /// Bytes never reach the node.
+    LostRequest = "lost-request";
+    /// Bytes reach the node, and its answer is lost.
+    LostReply = "lost-reply";
+    /// Bytes reach the node long after the sender gave up.
+    LateDelivery = "late-delivery";
+    /// Bytes reach the node twice.
+    Duplicate = "duplicate";
+    /// An endpoint shows an older chain, or a fork that has lost.
+    StaleEndpoint = "stale-endpoint";
+    /// An endpoint does not answer.
+    EndpointDown = "endpoint-down";
+    /// A mined transaction's receipt is not shown.
+    NullReceipt = "null-receipt";
+    /// A pool forgets a transaction.
+    Eviction = "eviction";
+    /// A node says yes and keeps nothing.
+    SilentDrop = "silent-drop";
+    /// A pool is full.
+    PoolFull = "pool-full";
+    /// A node refuses with one of the classes that are no verdict.
+    Refusal = "refusal";
+    /// The base fee jumps.
+    FeeSpike = "fee-spike";
+    /// An account is emptied, and filled again later.
+    EmptyAccount = "empty-account";
+    /// Blocks are replaced, at most as deep as finality.
+    Reorg = "reorg";
+    /// No blocks for a while.
+    Halt = "halt";
+    /// A node's clock steps.
+    ClockStep = "clock-step";
+    /// A signer does not answer.
+    SignerDown = "signer-down";
+    /// An estimate fails without a verdict.
+    EstimateDown = "estimate-down";
+    /// A caller hangs up before the answer and asks again.
+    Disconnect = "disconnect";
+    /// A caller repeats a request that was answered.
+    Repeat = "repeat";
+    /// The process is brought back on an older copy of the store.
+    RestoredStore = "restored-store";
+    /// The chain is replaced by a new one with the same id.
+    ChainRestart = "chain-restart";
+}
+
+/// The size and the weather of one run.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    pub seed: u64,
+    pub nodes: usize,
+    pub chains: usize,
+    pub endpoints: usize,
+    pub signers: usize,
+    pub callers: usize,
+    pub requests_per_caller: usize,
+    pub max_in_flight: u64,
+    pub finality: u64,
+    pub block_ms: u64,
+    pub resubmit: Duration,
+    /// How long faults strike.
+    pub trouble: Duration,
+    pub remote_signers: bool,
+    /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
+    pub rates: BTreeMap<Fault, u64>,
+}
+
+impl Scenario {
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let nodes = if rng.chance(550) { rng.range(3, 6) } else { rng.range(1, 3) };
+        let callers = rng.range(3, 7);
+        let mut rates = BTreeMap::new();
+        for fault in Fault::ALL {
+            let on = match fault {
+                // These end what else could be seen in a run, so they are rarer.
+                Fault::RestoredStore | Fault::ChainRestart => rng.chance(70),
+                _ => rng.chance(500),
+            };
+            let strength = rng.range(10, 150);
+            if on {
+                rates.insert(*fault, strength);
+            }
+        }
+        Self {
+            seed,
+            nodes: usize::try_from(nodes).unwrap_or(1),
+            chains: if rng.chance(250) { 2 } else { 1 },
+            endpoints: usize::try_from(rng.range(1, 4)).unwrap_or(1),
+            signers: usize::try_from(rng.range(2, 5)).unwrap_or(2),
+            callers: usize::try_from(callers).unwrap_or(3),
+            requests_per_caller: usize::try_from(rng.range(120, 200) / callers + 1).unwrap_or(30),
+            max_in_flight: rng.range(2, 24),
+            finality: rng.range(1, 5),
+            block_ms: rng.range(200, 3_000),
+            resubmit: Duration::from_millis(rng.range(2_000, 20_000)),
+            trouble: Duration::from_secs(rng.range(30, 180)),
+            remote_signers: rng.chance(300),
+            rates,
+        }
+    }
+
+    /// How often this fault strikes; 0 where the seed left it out.
+    #[must_use]
+    pub fn rate(&self, fault: Fault) -> u64 {
+        self.rates.get(&fault).copied().unwrap_or(0)
+    }
+
+    /// One line that says what this run is.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let faults: Vec<String> =
+            self.rates.iter().map(|(fault, rate)| format!("{}={rate}", fault.word())).collect();
+        format!(
+            "seed {}: {} nodes, {} chains with {} endpoints, {} signers ({}), {} callers × {} requests, window {}, \
+             finality {}, a block every {} ms, resubmit after {:?}, {:?} of trouble: {}",
+            self.seed,
+            self.nodes,
+            self.chains,
+            self.endpoints,
+            self.signers,
+            if self.remote_signers { "remote" } else { "local" },
+            self.callers,
+            self.requests_per_caller,
+            self.max_in_flight,
+            self.finality,
+            self.block_ms,
+            self.resubmit,
+            self.trouble,
+            faults.join(" ")
+        )
+    }
+}

@@ -1,0 +1,274 @@
+//! What everything in a run shares: chance, the trace, the chains, the gates of the nodes, and what went wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_core::ports::clock::{Clock, Random};
+use landfall_core::{ChainId, Millis, SessionId, TxHash, TxId};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+use crate::chain::model::ChainModel;
+use crate::planted::Planted;
+use crate::rng::Rng;
+use crate::scenario::{Fault, Scenario};
+use crate::trace::Trace;
+
+/// When simulated time begins.
+const EPOCH_MS: u64 = 1_800_000_000_000;
+
+/// A rule that was broken.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub rule: Rule,
+    pub text: String,
+}
+
+/// What must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// No transaction wins twice.
+    LandsOnce,
+    /// No slot has two of our winners.
+    OneWinnerPerSlot,
+    /// What reaches a pool was stored before.
+    StoredBeforeSent,
+    /// Every write carried the current token.
+    Fenced,
+    /// No lane is taken from an owner whose session lasts.
+    LiveOwnerKeeps,
+    /// A final state never changes.
+    FinalStays,
+    /// A final state says what the chain shows.
+    FinalIsTrue,
+    /// The journal alone reproduces the state.
+    JournalExplains,
+    /// Nothing grows without bound.
+    Bounded,
+    /// No attempt offers more than its ceiling.
+    WithinCeiling,
+    /// One key is one transaction, for ever.
+    OneKeyOneTransaction,
+    /// What was accepted is not lost.
+    AcceptedIsKept,
+    /// Every accepted transaction ends.
+    Ends,
+    /// Every slot that was handed out is used.
+    NoGaps,
+    /// A lane that cannot know what the chain has holds, and says so.
+    HoldsWhenUnsure,
+}
+
+impl Rule {
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::LandsOnce => "no transaction wins twice",
+            Self::OneWinnerPerSlot => "no slot has two of our winners",
+            Self::StoredBeforeSent => "what reaches a pool was stored before",
+            Self::Fenced => "every write carries the current token",
+            Self::LiveOwnerKeeps => "no lane is taken from a live owner",
+            Self::FinalStays => "a final state never changes",
+            Self::FinalIsTrue => "a final state says what the chain shows",
+            Self::JournalExplains => "the journal alone reproduces the state",
+            Self::Bounded => "nothing grows without bound",
+            Self::WithinCeiling => "no attempt offers more than its ceiling",
+            Self::OneKeyOneTransaction => "one key is one transaction",
+            Self::AcceptedIsKept => "what was accepted is kept",
+            Self::Ends => "every accepted transaction ends",
+            Self::NoGaps => "every slot that was handed out is used",
+            Self::HoldsWhenUnsure => "a lane that cannot know what the chain has holds",
+        }
+    }
+}
+
+/// What stands between a node and the world.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Gate {
+    pub(crate) paused_until: u64,
+    pub(crate) store_cut_until: u64,
+    pub(crate) rpc_cut_until: u64,
+    pub(crate) skew_ms: i64,
+}
+
+/// What a caller asked for and was told.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) key: String,
+    pub(crate) tx: Option<TxId>,
+    /// It asked for it to be cancelled, or gave it a deadline.
+    pub(crate) may_end_otherwise: bool,
+    pub(crate) max_fee: Option<u128>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) rng: Rng,
+    pub(crate) trace: Trace,
+    pub(crate) chains: BTreeMap<ChainId, ChainModel>,
+    pub(crate) gates: Vec<Gate>,
+    pub(crate) struck: BTreeMap<Fault, u64>,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) faults_on: bool,
+    /// When each session ends, by the true clock.
+    pub(crate) sessions: BTreeMap<SessionId, u64>,
+    /// Hashes of attempts that were committed.
+    pub(crate) stored: BTreeSet<TxHash>,
+    /// By the marker that each carries in its data.
+    pub(crate) asked: BTreeMap<u64, Asked>,
+}
+
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) planted: Option<Planted>,
+    begun: Instant,
+    inner: Mutex<Inner>,
+}
+
+impl World {
+    #[must_use]
+    pub(crate) fn new(scenario: Scenario, planted: Option<Planted>, readable: bool) -> Arc<Self> {
+        let inner = Inner {
+            rng: Rng::new(scenario.seed.wrapping_mul(31).wrapping_add(7)),
+            trace: Trace::new(readable),
+            chains: BTreeMap::new(),
+            gates: vec![Gate::default(); scenario.nodes],
+            struck: BTreeMap::new(),
+            violations: Vec::new(),
+            faults_on: true,
+            sessions: BTreeMap::new(),
+            stored: BTreeSet::new(),
+            asked: BTreeMap::new(),
+        };
+        Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[must_use]
+    pub(crate) fn has(&self, planted: Planted) -> bool {
+        self.planted == Some(planted)
+    }
+
+    /// Simulated milliseconds since the start.
+    #[must_use]
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The true time of day, by which the store judges leases.
+    #[must_use]
+    pub(crate) fn true_time(&self) -> Millis {
+        Millis(EPOCH_MS + self.now())
+    }
+
+    pub(crate) fn trace(&self, what: Arguments<'_>) {
+        let now = self.now();
+        self.lock().trace.add(now, what);
+    }
+
+    pub(crate) fn violated(&self, rule: Rule, text: String) {
+        self.trace(format_args!("VIOLATION {}: {text}", rule.sentence()));
+        let mut inner = self.lock();
+        if inner.violations.len() < 20 {
+            inner.violations.push(Violation { rule, text });
+        }
+    }
+
+    /// Does this fault strike now? By call, as often as the seed says.
+    pub(crate) fn strikes(&self, fault: Fault) -> bool {
+        let rate = self.scenario.rate(fault);
+        if rate == 0 {
+            return false;
+        }
+        let mut inner = self.lock();
+        if !inner.faults_on || !inner.rng.chance(rate) {
+            return false;
+        }
+        *inner.struck.entry(fault).or_default() += 1;
+        drop(inner);
+        self.trace(format_args!("fault {}", fault.word()));
+        true
+    }
+
+    /// Counts a fault that strikes by time.
+    pub(crate) fn struck(&self, fault: Fault, what: Arguments<'_>) {
+        *self.lock().struck.entry(fault).or_default() += 1;
+        self.trace(format_args!("fault {}: {what}", fault.word()));
+    }
+
+    pub(crate) fn range(&self, low: u64, high: u64) -> u64 {
+        self.lock().rng.range(low, high)
+    }
+
+    pub(crate) fn chance(&self, permille: u64) -> bool {
+        self.lock().rng.chance(permille)
+    }
+
+    /// Some time on the way, and the whole of a pause.
+    pub(crate) async fn pass(&self, node: usize) {
+        let latency = self.range(0, 25);
+        tokio::time::sleep(Duration::from_millis(latency)).await;
+        loop {
+            let until = self.gate(node).paused_until;
+            let now = self.now();
+            if until <= now {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(until - now)).await;
+        }
+    }
+
+    /// A session was begun, prolonged or ended.
+    pub(crate) fn session_lasts(&self, session: SessionId, lasting: Duration, done: bool) {
+        if done {
+            let until = self.now() + u64::try_from(lasting.as_millis()).unwrap_or(u64::MAX);
+            self.lock().sessions.insert(session, until);
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn session_ends(&self, session: SessionId) -> Option<u64> {
+        self.lock().sessions.get(&session).copied()
+    }
+
+    #[must_use]
+    pub(crate) fn gate(&self, node: usize) -> Gate {
+        self.lock().gates.get(node).copied().unwrap_or_default()
+    }
+}
+
+/// The true clock.
+pub(crate) struct TrueClock(pub(crate) Arc<World>);
+
+impl Clock for TrueClock {
+    fn now(&self) -> Millis {
+        self.0.true_time()
+    }
+}
+
+/// A node's clock, which may be off.
+pub(crate) struct NodeClock {
+    pub(crate) world: Arc<World>,
+    pub(crate) node: usize,
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Millis {
+        let skew = self.world.gate(self.node).skew_ms;
+        Millis(self.world.true_time().0.saturating_add_signed(skew))
+    }
+}
+
+/// Chance for ids, from the seed.
+pub(crate) struct SeededRandom(pub(crate) Arc<World>);
+
+impl Random for SeededRandom {
+    fn bits(&self) -> u128 {
+        let mut inner = self.0.lock();
+        (u128::from(inner.rng.next()) << 64) | u128::from(inner.rng.next())
+    }
+}
