@@ -31,9 +31,13 @@ pub enum Refused {
     TipAboveCap { tip: Price, cap: Price },
     #[error("the price {asked} is above the ceiling of {ceiling}")]
     PriceAboveCeiling { asked: Price, ceiling: Price },
+    #[error(
+        "maxFeePerGas {asked} is above the chain's own ceiling of {ceiling}; a transaction can only lower it"
+    )]
+    CeilingAboveChains { asked: Price, ceiling: Price },
     #[error("the deadline has already passed")]
     DeadlinePassed,
-    #[error("an access list needs a transaction of type 1 or 2, and a contract creation needs data")]
+    #[error("without a recipient it creates a contract, and that needs data")]
     NothingToDo,
     #[error("the request could not be written down: {0}")]
     Unwritable(String),
@@ -55,7 +59,7 @@ pub(crate) fn admit(
     check_gas(&payload, view)?;
     let ceiling = options.max_fee_per_gas.unwrap_or(chain.settings.max_fee);
     if ceiling > chain.settings.max_fee {
-        return Err(Refused::PriceAboveCeiling { asked: ceiling, ceiling: chain.settings.max_fee });
+        return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: chain.settings.max_fee });
     }
     check_fees(payload.fees, ceiling)?;
     if payload.to.is_none() && payload.data.as_ref().is_empty() {

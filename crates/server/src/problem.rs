@@ -159,6 +159,7 @@ impl From<Refused> for Problem {
             Refused::GasTooLow { .. } => (Code::GasTooLow, "payload.gas"),
             Refused::TipAboveCap { .. } => (Code::ConflictingFees, "payload.maxPriorityFeePerGas"),
             Refused::PriceAboveCeiling { .. } => (Code::FeeAboveCeiling, "payload"),
+            Refused::CeilingAboveChains { .. } => (Code::FeeAboveCeiling, "options.maxFeePerGas"),
             Refused::DeadlinePassed => (Code::DeadlinePassed, "options.deadline"),
             Refused::NothingToDo => (Code::NothingToDo, "payload"),
             Refused::Unwritable(_) => (Code::Internal, "payload"),

@@ -2,15 +2,22 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use landfall_engine::Handle;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::problem::{Code, Problem};
 use crate::routes;
+
+/// How long requests that are under way when the server stops may take: a caller that never finishes its own must
+/// not keep it from stopping.
+const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// What is taken at most.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +66,24 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Answers requests until `stop` comes, then lets those under way finish.
+    /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
-        axum::serve(self.listener, self.router).with_graceful_shutdown(stop).await
+        let stopping = Arc::new(Notify::new());
+        let begun = stopping.clone();
+        let stop = async move {
+            stop.await;
+            begun.notify_one();
+        };
+        let too_long = async {
+            stopping.notified().await;
+            tokio::time::sleep(FINISH_LIMIT).await;
+        };
+        tokio::select! {
+            served = axum::serve(self.listener, self.router).with_graceful_shutdown(stop) => served,
+            () = too_long => {
+                tracing::warn!("some requests did not come to their end; they are broken off");
+                Ok(())
+            }
+        }
     }
 }

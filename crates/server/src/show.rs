@@ -5,15 +5,16 @@ use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{LaneSummary, TxRecord};
-use landfall_core::request::{AskedFees, Finality, Options, Payload};
+use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
 use landfall_core::transaction::{Ending, Transaction};
 use landfall_core::view::{ChainView, Receipt};
 use landfall_core::{LaneId, Millis};
 use serde_json::{Map, Value, json};
 
+/// Always with three digits of a second, so that texts sort as times do.
 pub(crate) fn time(at: Millis) -> Value {
     let ms = i64::try_from(at.0).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(time.to_string()))
+    jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(format!("{time:.3}")))
 }
 
 /// Leaves out what is null, so that an absent thing is absent.
@@ -86,7 +87,8 @@ fn payload(payload: &Payload) -> Value {
         }
     }
     if !payload.access_list.is_empty() {
-        value["accessList"] = json!(payload.access_list);
+        let item = |item: &AccessItem| json!({ "address": item.address.to_string(), "storageKeys": item.storage_keys });
+        value["accessList"] = payload.access_list.iter().map(item).collect();
     }
     without_nulls(value)
 }

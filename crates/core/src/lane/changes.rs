@@ -19,6 +19,8 @@ pub(super) struct Changes {
     txs: BTreeMap<TxId, Status>,
     attempts: Vec<Attempt>,
     hints: BTreeSet<(Slot, u32)>,
+    /// Hints of attempts whose slots are closed by this very commit.
+    last_hints: Vec<HintUpdate>,
     closed: Vec<Slot>,
     journal: Vec<NewEntry>,
     commands_done: Vec<CommandId>,
@@ -52,6 +54,7 @@ impl Changes {
                     lane.slots.get(&slot)?.attempts.iter().find(|attempt| attempt.ordinal == ordinal)?;
                 Some(HintUpdate { slot, ordinal, hints: attempt.hints.clone() })
             })
+            .chain(self.last_hints)
             .collect();
         LaneCommit {
             lane: lane.id,
@@ -91,7 +94,11 @@ impl Changes {
         self.hinted_at.get_or_insert(now);
     }
 
-    pub(super) fn close(&mut self, slot: Slot) {
+    /// The slot is history; what was said of its attempts since the last commit is written with it.
+    pub(super) fn close(&mut self, slot: Slot, attempts: Vec<Attempt>) {
+        for attempt in attempts.into_iter().filter(|attempt| self.hints.remove(&(slot, attempt.ordinal))) {
+            self.last_hints.push(HintUpdate { slot, ordinal: attempt.ordinal, hints: attempt.hints });
+        }
         self.closed.push(slot);
         self.urgent = true;
     }

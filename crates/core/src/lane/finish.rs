@@ -80,9 +80,9 @@ impl Lane {
                 self.by_hash.remove(&attempt.hash);
                 self.closed_hashes.push(attempt.hash);
             }
+            self.changes.close(slot, record.attempts);
         }
         self.ended = self.ended.max(Some(slot));
-        self.changes.close(slot);
     }
 
     /// The slot went to somebody else's transaction, for good.

@@ -82,7 +82,7 @@ impl Lane {
         for attempt in &record.attempts {
             self.by_hash.remove(&attempt.hash);
         }
-        self.changes.close(slot);
+        self.changes.close(slot, record.attempts);
         self.bound.remove(&id)
     }
 }

@@ -9,6 +9,7 @@ use super::{Lane, Plan, SlotRecord};
 use crate::attempt::{Call, Draft};
 use crate::fees::replacement_price;
 use crate::journal::Entry;
+use crate::outcome::SendOutcome;
 use crate::request::Speed;
 use crate::{ContentVersion, Millis, Slot};
 
@@ -77,6 +78,11 @@ impl Lane {
         let record = self.slots.get(&slot).filter(|record| self.may_climb(record))?;
         let newest = record.attempts.last()?;
         newest.hints.first_sent_at?;
+        // A dearer attempt is the last thing that an account without funds can pay (E7).
+        let refused = newest.hints.last.as_ref().map(|last| last.outcome);
+        if refused == Some(SendOutcome::InsufficientFunds) {
+            return None;
+        }
         Some(newest.created_at.max(self.moved_at).after(self.settings.resubmit_after))
     }
 

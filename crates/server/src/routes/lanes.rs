@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use landfall_core::ports::store::CommandKind;
 use landfall_core::{ChainId, LaneId};
 use serde_json::{Value, json};
 
 use crate::body::address;
+use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::show;

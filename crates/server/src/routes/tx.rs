@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::lanes::command;
 use crate::body::{self, address};
+use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::show;

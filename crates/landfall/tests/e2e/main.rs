@@ -1,0 +1,22 @@
+//! The whole of it, as a caller and the chain see it: the real binary over HTTP on a real anvil, killed and restarted.
+//!
+//! One file per subject. A test starts its own chain and its own server in a folder of its own and ends both; it
+//! asserts on answers and on blocks, never on the inside. `support` starts, asks, waits and reads blocks.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends at the first thing that is not as it should be"
+)]
+
+mod bad_input;
+mod cli;
+mod concurrency;
+mod kills;
+mod life;
+mod refusals;
+mod restart;
+mod steering;
+mod stuck;
+mod support;

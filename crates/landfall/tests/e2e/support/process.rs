@@ -1,0 +1,45 @@
+//! Programs under test, and the signals they get.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A command that answers does so within a second or two; a busy machine gets this long.
+const RUN_LIMIT: Duration = Duration::from_secs(60);
+
+/// The binary that is tested, started in `folder`, where nothing of this machine's settings reaches it.
+pub(crate) fn program(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LANDFALL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Sends a signal such as `TERM` to one process.
+pub(crate) fn signal(name: &str, id: u32) {
+    let status = Command::new("kill").arg(format!("-{name}")).arg(id.to_string()).status();
+    assert!(status.expect("kill runs").success(), "process {id} did not take SIG{name}");
+}
+
+/// What a program that has ended left behind.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    /// Both streams, one after the other.
+    pub(crate) said: String,
+}
+
+/// Runs a program to its end.
+pub(crate) async fn run(command: Command) -> Output {
+    let mut command = tokio::process::Command::from(command);
+    let output = command.kill_on_drop(true).output();
+    let output = tokio::time::timeout(RUN_LIMIT, output).await.expect("the program ends").expect("it starts");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    Output { code: output.status.code(), said: format!("{stdout}{stderr}"), stdout }
+}

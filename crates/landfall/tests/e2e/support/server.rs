@@ -1,0 +1,190 @@
+//! A real server: the binary with a configuration, a database and a log in a folder of its own.
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::process::Child;
+
+use super::{Api, CHAIN_ID, Output, account, program, run, signal, until, until_within};
+
+/// A graceful stop takes well under a second; this is still "within seconds".
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How much of the log a failed test shows.
+const LAST_LINES: usize = 25;
+
+/// What a test may want otherwise than the rest.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) signers: usize,
+    pub(crate) finality: u64,
+    pub(crate) max_in_flight: u64,
+    pub(crate) resubmit_after_s: u64,
+    pub(crate) request_timeout_ms: u64,
+    /// Lines for the `[server]` part.
+    pub(crate) server: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            signers: 1,
+            finality: 1,
+            max_in_flight: 64,
+            resubmit_after_s: 2,
+            request_timeout_ms: 2_000,
+            server: "",
+        }
+    }
+}
+
+impl Settings {
+    /// The configuration file.
+    pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
+        let mut text = format!(
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"sqlite://landfall.db\"\n\
+             [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
+             resubmit_after_s = {}\nrequest_timeout_ms = {}\n",
+            self.server, self.finality, self.max_in_flight, self.resubmit_after_s, self.request_timeout_ms
+        );
+        for n in 0..self.signers {
+            let address = account(n).address;
+            writeln!(text, "[[signer]]\naddress = \"{address}\"\nprivate_key_env = \"KEY_{n}\"").unwrap();
+        }
+        text
+    }
+}
+
+/// A port below those that the system gives to outgoing connections: while a server is down, none of its callers can
+/// be given its port.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (std::process::id().wrapping_mul(37).wrapping_add(step * 101)) % 12_000;
+        let port = u16::try_from(port).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) api: Api,
+    folder: TempDir,
+    signers: usize,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one on the chain at `rpc` and waits until it can admit.
+    pub(crate) async fn start(rpc: &str, settings: Settings) -> Self {
+        let mut server = Self::prepare(rpc, &settings);
+        server.spawn();
+        server.until_ready().await;
+        server
+    }
+
+    /// Everything but the process.
+    pub(crate) fn prepare(rpc: &str, settings: &Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        std::fs::write(folder.path().join("landfall.toml"), settings.toml(port, rpc)).unwrap();
+        let api = Api::at(&format!("http://127.0.0.1:{port}"));
+        Self { api, folder, signers: settings.signers, child: None }
+    }
+
+    /// Starts the process, on what an earlier one left behind.
+    pub(crate) fn spawn(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
+        let mut command = program(self.folder.path());
+        command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
+        for n in 0..self.signers {
+            command.env(format!("KEY_{n}"), account(n).key.to_string());
+        }
+        let child = tokio::process::Command::from(command).kill_on_drop(true).spawn();
+        self.child = Some(child.expect("the server starts"));
+    }
+
+    pub(crate) async fn until_ready(&mut self) {
+        let child = self.child.as_mut().expect("the server was started");
+        let api = self.api.clone();
+        until("the server is ready", async || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the server ended at its start: {status}");
+            }
+            let ready = api.try_send(api.request(reqwest::Method::GET, "/health/ready")).await?;
+            (ready.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// Kills it, and starts another on the same folder.
+    pub(crate) async fn restart_after_kill(&mut self) {
+        self.kill().await;
+        self.spawn();
+        self.until_ready().await;
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("the server runs")
+    }
+
+    /// `SIGKILL`: nothing is finished, nothing is said.
+    pub(crate) async fn kill(&mut self) {
+        let mut child = self.child.take().expect("the server runs");
+        child.kill().await.expect("the server is killed");
+    }
+
+    /// `SIGTERM`, without waiting.
+    pub(crate) fn terminate(&self) {
+        signal("TERM", self.id());
+    }
+
+    /// Waits for the end of one that was told to stop.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the server runs");
+        until_within(STOP_LIMIT, "the server stops", async || child.try_wait().unwrap()).await
+    }
+
+    /// Runs another one on the same database, on a port of its own, to its end.
+    pub(crate) async fn try_another(&self, rpc: &str) -> Output {
+        let settings = Settings { signers: self.signers, ..Settings::default() };
+        std::fs::write(self.folder.path().join("another.toml"), settings.toml(free_port(), rpc)).unwrap();
+        let mut command = program(self.folder.path());
+        command.args(["serve", "--config", "another.toml"]);
+        for n in 0..self.signers {
+            command.env(format!("KEY_{n}"), account(n).key.to_string());
+        }
+        run(command).await
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("server.log")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!(
+                "the server's last words:\n{}",
+                lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+            );
+        }
+    }
+}
