@@ -246,7 +246,7 @@ mod tests {
             ("landfall-chain", "landfall-signer"),
             ("landfall-signer", "landfall-chain"),
             ("landfall-devchain", "landfall-core"),
-            ("landfall-sim", "landfall-store"),
+            ("landfall-sim", "landfall-chain"),
             ("landfall-sim", "landfall-devchain"),
             ("xtask", "landfall-core"),
         ];
