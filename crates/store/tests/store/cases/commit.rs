@@ -132,7 +132,11 @@ pub(crate) async fn a_transaction_that_has_ended_stays_as_it_is(world: World) {
     {
         let mut again = turn(lane(1), token, 2);
         again.txs.push(update(1, state, slot));
-        assert!(matches!(commit(store, again).await, Err(WriteError::Failed(_))), "{}", state.name());
+        assert!(
+            matches!(commit(store, again).await, Err(landfall_core::ports::store::WriteError::Failed(_))),
+            "{}",
+            state.name()
+        );
     }
     let stored = store.tx(tx_id(1)).await.unwrap().unwrap();
     assert_eq!(stored.tx.status.state, TxState::Confirmed);
