@@ -10,6 +10,13 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
+/// A number that differs from run to run.
+#[allow(clippy::disallowed_methods, reason = "new seeds are to be new")]
+pub(crate) fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() * 1_000
+}
+
 /// `0.4 s`, `12.3 s`, `3 min 05 s`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();

@@ -115,7 +115,7 @@ pub struct Options {
     pub on_displaced: Option<OnDisplaced>,
     #[serde(skip_serializing_if = "is_default")]
     pub on_insufficient_funds: OnInsufficientFunds,
-    /// The caller's own words, handed back as they came: JSON text of at most 4 KB.
+    /// The caller's own JSON, handed back with it: at most 4 KB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
 }

@@ -18,6 +18,8 @@ pub enum PlantedInLane {
     BumpTakesNewSlot,
     /// A cancel is done when it was asked for.
     CancelAtOnce,
+    /// The next slot is what the node counts.
+    CursorFollowsCount,
 }
 
 /// The rules a lane follows: its chain's settings and its signer's custody.

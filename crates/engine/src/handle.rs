@@ -84,7 +84,9 @@ pub enum SubmitError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Whether it was stored is not known. With a requestId the same request can be made again.
-    #[error("the store did not say whether it was written ({0}); ask again with the same requestId")]
+    #[error(
+        "the store did not say whether it was written ({0}); ask again, for a transaction with the same requestId"
+    )]
     Unknown(String),
 }
 

@@ -64,13 +64,12 @@ impl Shared {
 
     /// There is work for this lane: wake it where it runs, or start it.
     pub(crate) fn work_for(&self, lane: LaneId) {
-        if let Some(mailbox) = self.directory.mailbox(lane) {
-            mailbox.wake();
-        }
-        // Also when it runs: it may be just about to give its lease back.
-        if !self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane) {
-            self.want_lane(lane);
-            self.lanes_changed.notify_one();
+        match self.directory.mailbox(lane) {
+            Some(mailbox) => mailbox.wake(),
+            None => {
+                self.want_lane(lane);
+                self.lanes_changed.notify_one();
+            }
         }
     }
 
@@ -202,9 +201,11 @@ async fn start_wanted(shared: &Arc<Shared>) {
         let is_running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane);
         let is_ours = shared.parts.signers.contains_key(&lane);
         if is_running {
-            // What brought it here may have come after its last look.
-            if let Some(mailbox) = shared.directory.mailbox(lane) {
-                mailbox.wake();
+            // What brought it here may have come after its last look. Without a mailbox it is being loaded, or given
+            // back: it stays wanted until that is over.
+            match shared.directory.mailbox(lane) {
+                Some(mailbox) => mailbox.wake(),
+                None => shared.want_lane(lane),
             }
             continue;
         }

@@ -54,7 +54,7 @@ impl Node {
         }
         let lanes = signers.keys().copied().collect();
         let parts = Parts {
-            store: open_store(config, clock.clone())?,
+            store: open_store(config)?,
             chains,
             signers,
             clock,
@@ -96,7 +96,7 @@ impl Node {
 }
 
 /// The store that the URL names.
-fn open_store(config: &Config, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
     let url = &config.store.url;
     if url.starts_with("postgres:") || url.starts_with("postgresql:") {
         bail!("PostgreSQL is not supported yet; use a sqlite:// URL");

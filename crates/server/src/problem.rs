@@ -68,6 +68,8 @@ codes! {
     NothingToDo, "nothing_to_do", UNPROCESSABLE_ENTITY, "The transaction does nothing";
     DeadlinePassed, "deadline_passed", UNPROCESSABLE_ENTITY, "The deadline has passed";
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
+    CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
+    WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
     NotFound, "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
     AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
@@ -158,7 +160,7 @@ impl From<Refused> for Problem {
             Refused::GasAboveBlockLimit { .. } => (Code::GasAboveLimit, "payload.gas"),
             Refused::GasTooLow { .. } => (Code::GasTooLow, "payload.gas"),
             Refused::TipAboveCap { .. } => (Code::ConflictingFees, "payload.maxPriorityFeePerGas"),
-            Refused::PriceAboveCeiling { .. } => (Code::FeeAboveCeiling, "payload"),
+            Refused::PriceAboveCeiling { .. } => (Code::FeeAboveCeiling, "maxFeePerGas"),
             Refused::CeilingAboveChains { .. } => (Code::FeeAboveCeiling, "options.maxFeePerGas"),
             Refused::DeadlinePassed => (Code::DeadlinePassed, "options.deadline"),
             Refused::NothingToDo => (Code::NothingToDo, "payload"),

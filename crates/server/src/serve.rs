@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use landfall_engine::Handle;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::guard;
 use crate::problem::{Code, Problem};
 use crate::routes;
 
@@ -51,13 +53,15 @@ impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, handle: Handle, limits: Limits) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
-        let router = routes::router(App { handle, limits }).layer(DefaultBodyLimit::max(limits.body)).layer(
-            CatchPanicLayer::custom(|_| {
+        let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
+        let router = routes::router(App { handle, limits })
+            .layer(DefaultBodyLimit::max(limits.body))
+            .layer(guarded)
+            .layer(CatchPanicLayer::custom(|_| {
                 use axum::response::IntoResponse;
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
-            }),
-        );
+            }));
         Ok(Self { listener, router })
     }
 

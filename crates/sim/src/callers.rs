@@ -36,6 +36,11 @@ pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
     }
 }
 
+/// Who made a request.
+pub(crate) fn caller_of(marker: u64) -> usize {
+    usize::try_from(marker >> 32).unwrap_or(usize::MAX)
+}
+
 fn request(world: &Arc<World>, marker: u64) -> Submission {
     let scenario = &world.scenario;
     let now = world.true_time();
@@ -103,7 +108,7 @@ async fn until_accepted(
             // A deadline that has passed is refused before anything is stored.
             Ok(Err(SubmitError::Refused(_))) => return None,
             Ok(Err(SubmitError::Store(_) | SubmitError::Unknown(_))) | Err(_) => {
-                let wait = world.range(50, 1_500);
+                let wait = if patience == PATIENCE { world.range(50, 1_500) } else { world.range(0, 50) };
                 tokio::time::sleep(Duration::from_millis(wait)).await;
             }
         }

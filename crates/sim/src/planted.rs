@@ -45,8 +45,8 @@ planted! {
     AlreadyKnownIsFailure = "already known read as failure", found by [FinalIsTrue];
     /// Only the newest attempt's receipt is asked for, in blocks too.
     NewestHashOnly = "only the newest hash looked up", found by [Ends];
-    /// A lane begins at the node's pending count.
-    PendingCount = "cursor from the pending count", found by [NoGaps, Ends, LandsOnce];
+    /// The next slot is the node's pending count.
+    PendingCount = "cursor from the pending count", found by [NoGaps, Ends, LandsOnce, FinalIsTrue];
     /// New work is not told to its lane, and the store is not scanned for it.
     LostWakeUp = "lost wake-up", found by [Ends];
     /// A send that was not answered gives its slot back.
@@ -71,6 +71,7 @@ impl Planted {
             Self::NoBlockHash => Some(PlantedInLane::NoBlockHash),
             Self::BumpTakesNewSlot => Some(PlantedInLane::BumpTakesNewSlot),
             Self::CancelAtOnce => Some(PlantedInLane::CancelAtOnce),
+            Self::PendingCount => Some(PlantedInLane::CursorFollowsCount),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::StoredAfterSent
@@ -78,7 +79,6 @@ impl Planted {
             | Self::LeaseByLocalClock
             | Self::AlreadyKnownIsFailure
             | Self::NewestHashOnly
-            | Self::PendingCount
             | Self::LostWakeUp => None,
         }
     }

@@ -88,6 +88,11 @@ pub(crate) fn no_such_tx(lane: LaneId, id: TxId) -> String {
     format!("lane {lane} has no transaction {id}")
 }
 
+/// Why a change to a transaction that has ended is refused: an end is for ever.
+pub(crate) fn has_ended(id: TxId) -> String {
+    format!("transaction {id} has ended and stays as it is")
+}
+
 /// Why a hint about bytes that were never stored is refused.
 pub(crate) fn no_such_attempt(lane: LaneId, slot: Slot, ordinal: u32) -> String {
     format!("lane {lane} has no attempt {ordinal} in slot {slot}")

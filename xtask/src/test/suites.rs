@@ -28,7 +28,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "unit and conformance",
         covers: "every crate on its own: rules, properties, one conformance suite per port",
         by_default: true,
-        budget: Duration::from_secs(240),
+        budget: Duration::from_secs(180),
         tests: Tests::Rest,
     },
     Suite {
@@ -39,10 +39,17 @@ pub(crate) const SUITES: &[Suite] = &[
         tests: Tests::Doc,
     },
     Suite {
+        name: "simulator",
+        covers: "fixed and new seeds, determinism, and every planted bug",
+        by_default: true,
+        budget: Duration::from_secs(150),
+        tests: Tests::Binary { package: "landfall-sim", name: "sim" },
+    },
+    Suite {
         name: "e2e",
         covers: "the real binary over HTTP against anvil, killed and restarted",
         by_default: true,
-        budget: Duration::from_secs(420),
+        budget: Duration::from_secs(330),
         tests: Tests::Binary { package: "landfall", name: "e2e" },
     },
 ];

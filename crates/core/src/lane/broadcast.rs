@@ -111,7 +111,11 @@ impl Lane {
         if fatal && let Some(id) = tx {
             let said = report.text.as_deref().unwrap_or(report.outcome.name());
             let text = format!("{} refused it: {said}", report.endpoint);
-            let reason = Reason { code: ReasonCode::Invalid, text };
+            let code = match report.outcome {
+                SendOutcome::Reverted => ReasonCode::WouldRevert,
+                _ => ReasonCode::Invalid,
+            };
+            let reason = Reason { code, text };
             self.begin_ending(id, Ending::Fail(reason), now);
         }
     }

@@ -127,7 +127,7 @@ impl Lane {
                 base.in_gwei()
             );
         }
-        let out = self.slots.len();
+        let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
         format!(
             "waiting for a slot: {out} of {} are out and {ahead} wait before it",

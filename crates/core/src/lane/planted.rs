@@ -38,6 +38,13 @@ impl Lane {
         planted
     }
 
+    /// The next slot is what the node counts.
+    pub(super) fn planted_cursor(&mut self, count: Slot) {
+        if self.has_planted(PlantedInLane::CursorFollowsCount) {
+            self.row.cursor = Some(count);
+        }
+    }
+
     /// A receipt counts by its block's number alone.
     pub(super) fn planted_no_hash(&self) -> bool {
         self.has_planted(PlantedInLane::NoBlockHash)

@@ -50,6 +50,7 @@ impl Lane {
 
     fn take_count(&mut self, count: Slot, now: Millis) {
         self.seen_count = Some(count);
+        self.planted_cursor(count);
         if self.row.chain_count != Some(count) {
             self.row.chain_count = Some(count);
             self.moved_at = now;

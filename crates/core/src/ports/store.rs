@@ -5,6 +5,7 @@
 //! - A group of writes is one database transaction where it can be; a write that is refused or poisoned fails alone.
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
+//! - A transaction that has ended never changes again; a write that would is refused whole.
 //! - There is at most one live transaction per slot of a lane.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.

@@ -244,7 +244,7 @@ impl Config {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
         }
-        if self.lease.renew_s * 2 > self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
+        if self.lease.renew_s * 2 >= self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
             bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");
         }
         Ok(())

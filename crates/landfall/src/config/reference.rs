@@ -26,11 +26,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
-    key(
-        "node.name",
-        "\"landfall\"",
-        "A readable name in leases, logs and metrics, such as env-region-pod-instance.",
-    ),
+    key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),
     key("lease.skew_s", "1", "How long before the end it stops acting."),

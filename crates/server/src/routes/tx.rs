@@ -115,6 +115,13 @@ pub(crate) async fn by_request(
     State(app): State<App>,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
+    if let Some(unknown) = query.keys().find(|name| *name != "signer" && *name != "requestId") {
+        return Err(Problem::at(
+            Code::BadQuery,
+            unknown,
+            format!("?{unknown}= is not known; give signer and requestId"),
+        ));
+    }
     let need = |name: &str| {
         query.get(name).ok_or_else(|| {
             Problem::at(

@@ -29,6 +29,9 @@ fn check<'a>(space: &Space, commit: &'a LaneCommit) -> Result<Updates<'a>, Strin
     let mut updates = Updates::new();
     for (id, status) in rules::last_updates(&commit.txs) {
         owned(space, commit.lane, id)?;
+        if space.tx(id).is_some_and(|tx| tx.status.state.is_terminal()) {
+            return Err(rules::has_ended(id));
+        }
         updates.insert(id, (status, Phase::of(status)?));
     }
     check_slots(space, commit.lane, &updates)?;

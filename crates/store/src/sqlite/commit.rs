@@ -75,6 +75,9 @@ impl Turn<'_, '_> {
         let mut taking = Vec::new();
         for (id, status) in rules::last_updates(&self.commit.txs) {
             let place = self.place(id)?;
+            if place.phase == phase_code(Phase::Done) {
+                return Err(Fault::Refused(rules::has_ended(id)));
+            }
             let phase = Phase::of(status).map_err(Fault::Refused)?;
             let slot = status.slot.map(|slot| bits(slot.0));
             if place.phase == phase_code(phase) && place.slot == slot {

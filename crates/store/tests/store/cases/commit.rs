@@ -119,6 +119,25 @@ pub(crate) async fn a_slot_whose_transaction_ended_may_be_taken(world: World) {
     assert_eq!(ids(&store.load_lane(lane(1)).await.unwrap().bound), [tx_id(2)]);
 }
 
+pub(crate) async fn a_transaction_that_has_ended_stays_as_it_is(world: World) {
+    let store = world.store();
+    admit_new(store, request(lane(1), 1)).await;
+    let token = own(store, lane(1)).await;
+    commit(store, bind(lane(1), token, 0, 1, 0)).await.unwrap();
+    let mut end = turn(lane(1), token, 1);
+    end.txs.push(update(1, TxState::Confirmed, Some(0)));
+    commit(store, end).await.unwrap();
+    for (state, slot) in
+        [(TxState::Accepted, None), (TxState::Broadcast, Some(0)), (TxState::Failed, Some(0))]
+    {
+        let mut again = turn(lane(1), token, 2);
+        again.txs.push(update(1, state, slot));
+        assert!(matches!(commit(store, again).await, Err(WriteError::Failed(_))), "{}", state.name());
+    }
+    let stored = store.tx(tx_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.tx.status.state, TxState::Confirmed);
+}
+
 pub(crate) async fn a_transaction_without_slot_cannot_be_signed(world: World) {
     let store = world.store();
     admit_new(store, request(lane(1), 1)).await;

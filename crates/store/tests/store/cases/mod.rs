@@ -71,7 +71,7 @@ suite! {
         a_slot_that_one_transaction_leaves_another_may_take_in_the_same_commit,
         two_transactions_may_swap_slots_in_one_commit,
         a_slot_whose_transaction_ended_may_be_taken,
-        a_transaction_without_slot_cannot_be_signed,
+        a_transaction_that_has_ended_stays_as_it_is, a_transaction_without_slot_cannot_be_signed,
         a_transaction_of_another_lane_cannot_be_updated,
         an_attempt_is_stored_once_per_ordinal,
         the_last_update_of_a_transaction_counts,

@@ -1,0 +1,57 @@
+//! Seeds: no rule may be broken, and a seed must always be the same run.
+
+use landfall_sim::{Fault, Many, Options, Scenario, Summary, many, run};
+
+/// New seeds each time, where `cargo xtask test` names a place to begin.
+const NEW_SEEDS: &str = "LANDFALL_SIM_FROM";
+
+fn run_all(from: u64, seeds: u64) -> Summary {
+    let which = Many { from, seeds, jobs: 2, most_failures: 3 };
+    let summary = many(which, Options::default(), &|_| ()).expect("a runtime");
+    for report in &summary.failures {
+        for violation in &report.violations {
+            println!(
+                "landfall sim --seed {}: {}: {}",
+                report.seed,
+                violation.rule.sentence(),
+                violation.text
+            );
+        }
+    }
+    assert!(summary.failures.is_empty(), "seeds from {from} break rules; the lines above repeat them");
+    summary
+}
+
+#[test]
+fn a_fixed_set_of_seeds_breaks_no_rule_and_meets_every_fault() {
+    let summary = run_all(1, 400);
+    assert!(summary.transactions >= 100 * summary.runs, "{} transactions", summary.transactions);
+    assert!(summary.runs_with_three_nodes * 2 >= summary.runs, "{} runs", summary.runs_with_three_nodes);
+    for fault in Fault::ALL {
+        let (_, runs) = summary.faults.get(fault).copied().unwrap_or_default();
+        assert!(runs * 20 >= summary.runs, "{} struck in {runs} of {} runs only", fault.word(), summary.runs);
+    }
+}
+
+#[test]
+fn new_seeds_break_no_rule() {
+    let from = std::env::var(NEW_SEEDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    println!("new seeds from {from}");
+    run_all(from, 200);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 1..=50 {
+        let once = run(Scenario::from_seed(seed), Options::default()).expect("a runtime");
+        let again = run(Scenario::from_seed(seed), Options::default()).expect("a runtime");
+        assert_eq!(once.trace_hash, again.trace_hash, "seed {seed}");
+        assert_eq!(once.events, again.events, "seed {seed}");
+    }
+}
+
+#[test]
+fn different_seeds_give_different_traces() {
+    let hash = |seed| run(Scenario::from_seed(seed), Options::default()).expect("a runtime").trace_hash;
+    assert_ne!(hash(1), hash(2));
+}
