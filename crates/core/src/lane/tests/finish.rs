@@ -162,3 +162,18 @@ fn a_mined_transaction_does_not_expire_but_a_reorged_one_does() {
     world.calm_down(50);
     assert_eq!(world.desk.store.state(id), TxState::Expired);
 }
+
+#[test]
+fn what_a_node_said_last_is_kept_also_when_the_slot_ends_before_it_was_written() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.wait(60_000);
+    world.carry(Kind::Send, Fault::None);
+    assert_eq!(world.attempts(5)[0].hints.sends, 1, "the second answer waits for company");
+    for _ in 0..3 {
+        world.chain.mine(100, true, world.desk.now);
+    }
+    world.show(0, true);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!(world.attempts(5)[0].hints.sends, 2);
+}

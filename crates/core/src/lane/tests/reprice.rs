@@ -154,3 +154,15 @@ fn a_re_price_that_the_signer_fails_keeps_the_old_bytes_and_is_asked_again() {
     assert_eq!(world.desk.lane.slots.len(), 1);
     world.play(Step::Settle);
 }
+
+#[test]
+fn a_transaction_that_the_account_cannot_pay_is_not_made_dearer() {
+    let mut world = world(settings());
+    world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    world.say(SendOutcome::InsufficientFunds);
+    world.stall();
+    assert!(!world.started(Kind::Sign));
+    assert!(world.started(Kind::Send), "the same bytes go on being sent");
+}
