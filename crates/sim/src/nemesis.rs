@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::U256;
+use alloy_primitives::{Bytes, U256};
+use landfall_core::ports::store::{CommandKind, Reads};
 use landfall_core::{Account, ChainId};
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
-use crate::node::{Nodes, accounts, chain_ids};
+use crate::chain::wire::Wire;
+use crate::node::{MAX_FEE, Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
 use crate::world::World;
 
@@ -23,6 +25,7 @@ const TIMED: &[Fault] = &[
     Fault::FeeSpike,
     Fault::EmptyAccount,
     Fault::Reorg,
+    Fault::ForeignUse,
     Fault::Halt,
     Fault::ClockStep,
 ];
@@ -80,6 +83,7 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
         Fault::FeeSpike => spike(world, chain),
         Fault::EmptyAccount => empty(world, chain, long),
         Fault::Reorg => reorg(world, chain),
+        Fault::ForeignUse => foreign(world, chain),
         Fault::Halt => {
             world.struck(fault, format_args!("chain {chain} for {long} ms"));
             if let Some(chain) = world.lock().chains.get_mut(&chain) {
@@ -175,6 +179,42 @@ fn set_balance(world: &World, chain: ChainId, account: Account, balance: U256) {
     if let Some(chain) = world.lock().chains.get_mut(&chain) {
         chain.set_balance(account, balance);
         chain.show(now);
+    }
+}
+
+/// Another program sends from one of our accounts, at the next count, and pays more than anyone.
+fn foreign(world: &World, id: ChainId) {
+    let accounts = accounts(world.scenario.signers);
+    let mut inner = world.lock();
+    let from = inner.rng.pick(&accounts).copied().unwrap_or(accounts[0]);
+    let value = U256::from(inner.rng.range(2, 1_000_000));
+    let Some(chain) = inner.chains.get_mut(&id) else { return };
+    let nonce = chain.account(&from).count;
+    let price = MAX_FEE.0 * 2;
+    let wire =
+        Wire { chain: id, from, nonce, data: Bytes::new(), value, gas: 21_000, cap: price, tip: price };
+    for endpoint in &mut chain.endpoints {
+        endpoint.pool.insert((from, nonce), (wire.hash(), wire.clone()));
+    }
+    drop(inner);
+    world.struck(Fault::ForeignUse, format_args!("slot {nonce} of {from} on chain {id}"));
+}
+
+/// A person who looks at lanes that hold for slots nobody here sent, and lets them go on.
+pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        for lane in nodes.memory.lanes().await.unwrap_or_default() {
+            for node in nodes.alive() {
+                let Some(handle) = nodes.handle(node) else { continue };
+                let hold = handle.explain_lane(lane.lane).await;
+                if hold.is_some_and(|text| text.contains("did not send")) {
+                    world.trace(format_args!("an operator resumes {}", lane.lane));
+                    // Refused by a node in trouble: the next round asks again.
+                    handle.command(lane.lane, CommandKind::Resume).await.ok();
+                }
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use alloy_primitives::Address;
 use landfall_core::ports::signer::Signer;
-use landfall_core::request::Finality;
+use landfall_core::request::{Finality, OnDisplaced};
 use landfall_core::settings::LaneSettings;
 use landfall_core::{Account, ChainId, LaneId, Price};
 use landfall_engine::{ChainParts, Engine, Handle, Parts, Timings};
@@ -82,6 +82,7 @@ impl Nodes {
             max_in_flight: scenario.max_in_flight,
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
+            on_displaced: if scenario.fail_displaced { OnDisplaced::Fail } else { OnDisplaced::Requeue },
             planted: world.planted.and_then(crate::planted::Planted::in_lane),
             ..LaneSettings::default()
         };

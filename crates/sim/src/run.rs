@@ -70,6 +70,7 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
         .map(|caller| tokio::spawn(callers::call(world.clone(), nodes.clone(), caller)))
         .collect();
     let nemesis = tokio::spawn(nemesis::strike(world.clone(), nodes.clone()));
+    let operator = tokio::spawn(nemesis::operate(world.clone(), nodes.clone()));
     let until = world.now() + millis(world.scenario.trouble);
     let backup_at = world.range(0, until);
     let mut backup = None;
@@ -83,6 +84,7 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     nemesis.abort();
     nemesis::heal(&world);
     settle(&world, &nodes, &checkers, callers).await;
+    operator.abort();
     if world.lock().violations.is_empty() {
         if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
             restored(&world, &nodes, &checkers, &memory, &backup).await;

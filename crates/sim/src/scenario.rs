@@ -66,6 +66,8 @@ faults! {
     EmptyAccount = "empty-account";
     /// Blocks are replaced, at most as deep as finality.
     Reorg = "reorg";
+    /// Another program uses the key.
+    ForeignUse = "foreign-use";
     /// No blocks for a while.
     Halt = "halt";
     /// A node's clock steps.
@@ -101,6 +103,8 @@ pub struct Scenario {
     /// How long faults strike.
     pub trouble: Duration,
     pub remote_signers: bool,
+    /// A transaction whose slot was taken fails, instead of being queued again.
+    pub fail_displaced: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
     pub rates: BTreeMap<Fault, u64>,
 }
@@ -137,6 +141,7 @@ impl Scenario {
             resubmit: Duration::from_millis(rng.range(2_000, 20_000)),
             trouble: Duration::from_secs(rng.range(30, 180)),
             remote_signers: rng.chance(300),
+            fail_displaced: rng.chance(250),
             rates,
         }
     }

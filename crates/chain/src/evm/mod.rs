@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash};
@@ -87,6 +87,10 @@ impl Chain for EvmChain {
 
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {
         counts::at(&self.pool, accounts, *at).await
+    }
+
+    async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
+        receipts::taker(&self.pool, *block, account, slot).await
     }
 
     async fn fees(&self, head: &Block) -> Result<FeeQuote, Error> {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use landfall_core::TxHash;
-use landfall_core::ports::chain::Error;
+use landfall_core::ports::chain::{Error, Taker};
 use landfall_core::view::{BlockRef, Receipt};
+use landfall_core::{Account, Slot, TxHash};
 use serde_json::{Value, json};
 
 use super::classify::Trouble;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rpc::{Ask, Failure, read};
-use super::wire::{RawBlock, RawReceipt};
+use super::wire::{RawBlock, RawReceipt, RawTransaction};
 
 const DOING: &str = "read receipts";
 
@@ -27,6 +27,28 @@ pub(super) async fn of_block(pool: &Pool, block: BlockRef) -> Result<Vec<Receipt
             ))),
             None => Ok(receipts),
         }
+    })
+    .await
+}
+
+/// The account's transaction with that count in a block, which is read whole.
+pub(super) async fn taker(
+    pool: &Pool,
+    block: BlockRef,
+    account: Account,
+    slot: Slot,
+) -> Result<Option<Taker>, Error> {
+    pool.first("read the transactions of a block", |endpoint| async move {
+        let raw = endpoint.ask(&Ask::new("eth_getBlockByHash", json!([block.hash, true]))).await?;
+        let found: RawBlock = read("eth_getBlockByHash", &raw)?.ok_or_else(|| unknown_block(block))?;
+        for value in found.transactions {
+            let tx: RawTransaction = serde_json::from_value(value)
+                .map_err(|error| Failure::Unreadable(format!("a transaction of a block: {error}")))?;
+            if tx.from == account.0 && tx.nonce.as_u64() == slot.0 {
+                return Ok(Some(tx.taker()));
+            }
+        }
+        Ok(None)
     })
     .await
 }

@@ -2,9 +2,10 @@
 //!
 //! Chains add and leave out fields; only what is needed is asked for.
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, Bytes, U256};
+use landfall_core::ports::chain::Taker;
 use landfall_core::view::{Block, BlockRef, Receipt};
-use landfall_core::{Account, Gas, Millis, Price, TxHash};
+use landfall_core::{Account, Gas, Millis, Price, TxHash, Wei};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -105,4 +106,26 @@ pub(crate) struct RawFeeHistory {
     #[serde(default)]
     pub(crate) gas_used_ratio: Vec<f64>,
     pub(crate) reward: Option<Vec<Vec<Quantity>>>,
+}
+
+/// A transaction inside a block, as far as it tells who used a count for what.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RawTransaction {
+    hash: B256,
+    pub(crate) from: Address,
+    pub(crate) nonce: Quantity,
+    to: Option<Address>,
+    value: Quantity,
+    input: Bytes,
+}
+
+impl RawTransaction {
+    pub(crate) fn taker(self) -> Taker {
+        Taker {
+            hash: TxHash(self.hash),
+            to: self.to.map(Account),
+            value: Wei(self.value.0),
+            data: self.input,
+        }
+    }
 }

@@ -149,6 +149,12 @@ impl Lane {
                 None => format!("slot {slot} is reserved and its signature is awaited"),
             };
         };
+        if let Some(taker) = record.work.taken_alike {
+            return format!(
+                "slot {slot} was taken by {taker}, which does the same and is not known here: the store may be an older \
+                 copy, so it is not sent again; a person must look"
+            );
+        }
         if self.chain_count().is_some_and(|count| slot < count) {
             return format!(
                 "the chain has used slot {slot}, but shows no receipt for any of our {} attempts; \

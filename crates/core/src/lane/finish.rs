@@ -86,7 +86,7 @@ impl Lane {
     }
 
     /// The slot went to somebody else's transaction, for good.
-    pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, now: Millis) {
+    pub(super) fn slot_is_foreign(&mut self, slot: Slot, block: BlockRef, now: Millis) {
         let Some(record) = self.slots.get(&slot) else { return };
         // Without bytes of ours it is not a lost race but a slot that we do not know: the lane holds.
         if record.mined.is_some() || record.attempts.is_empty() {

@@ -21,6 +21,7 @@ mod command;
 mod explain;
 mod finish;
 mod planted;
+mod prove;
 mod reprice;
 mod sign;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use std::sync::Arc;
 
 use crate::attempt::{Attempt, Draft, Sealed};
 use crate::outcome::{SendOutcome, SendReport};
+use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
@@ -64,8 +66,10 @@ pub enum LaneEvent {
     Chain { view: Arc<ChainView>, receipts: Vec<Receipt> },
     /// An answer to [`Action::Look`]; what was not found may still exist.
     Looked { slots: Vec<Slot>, found: Vec<Receipt> },
-    /// The slot was taken by a transaction that is none of ours: proven by the final block in which it happened.
-    Foreign { slot: Slot, block: BlockRef },
+    /// An answer to [`Action::Prove`]: the final block in which the slot was used holds none of our attempts.
+    Foreign { slot: Slot, block: BlockRef, taker: Option<Taker> },
+    /// An answer to [`Action::Prove`]: nothing is proven yet.
+    Unproven { slot: Slot },
 }
 
 /// What the store had for the lane.
@@ -101,6 +105,17 @@ pub enum Action {
     Send(Vec<Outgoing>),
     /// Ask for the receipts of every attempt of slots that the chain's count has passed.
     Look(Vec<(Slot, Vec<TxHash>)>),
+    /// Find the final block in which the account's count passed a slot, and what of the account's is in it.
+    Prove(Proof),
+}
+
+/// What is to be proven.
+#[derive(Debug, Clone)]
+pub struct Proof {
+    pub slot: Slot,
+    /// The newest block that counts as final.
+    pub up_to: u64,
+    pub ours: Vec<TxHash>,
 }
 
 /// Bytes to send.
@@ -155,6 +170,11 @@ struct SlotWork {
     looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
+    proving: bool,
+    prove_at: Millis,
+    proofs: u32,
+    /// What took the slot does the same as its transaction, and is no attempt that we know.
+    taken_alike: Option<TxHash>,
     /// A node refused the newest attempt as too cheap.
     reprice_now: bool,
     /// The content for which the ladder's end was reported.
@@ -334,7 +354,10 @@ impl Lane {
                 LaneEvent::Sent(answers) => self.take_answers(answers, now),
                 LaneEvent::Chain { view, receipts } => self.take_view(view, receipts, now),
                 LaneEvent::Looked { slots, found } => self.take_look(&slots, found, now),
-                LaneEvent::Foreign { slot, block } => self.take_foreign(slot, block, now),
+                LaneEvent::Foreign { slot, block, taker } => {
+                    self.take_foreign(slot, block, taker.as_ref(), now);
+                }
+                LaneEvent::Unproven { slot } => self.take_unproven(slot, now),
             }
         }
         self.expire(now);
@@ -363,6 +386,7 @@ impl Lane {
         self.plan_sign(&mut plan, now);
         self.plan_send(&mut plan, now);
         self.plan_look(&mut plan, now);
+        self.plan_prove(&mut plan, now);
         if let Some(at) = self.changes.due() {
             plan.wake(at);
         }

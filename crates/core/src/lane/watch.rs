@@ -16,14 +16,12 @@
 
 use std::sync::Arc;
 
+use super::prove::LOOKS_UNTIL_DISPLACED;
 use super::{Action, Lane, Plan, back_off};
 use crate::journal::Entry;
 use crate::transaction::TxState;
 use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
 use crate::{Millis, Slot};
-
-/// After this many looks without a receipt a passed slot is shown as displaced.
-const LOOKS_UNTIL_DISPLACED: u32 = 3;
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {

@@ -2,7 +2,7 @@
 //!
 //! Every call has a time limit of its own inside the adapter; an error never is a verdict on a transaction.
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bytes};
 use async_trait::async_trait;
 
 use super::signer::{Preimage, Signature};
@@ -10,7 +10,7 @@ use crate::attempt::{Call, Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendReport;
 use crate::view::{Block, BlockRef, Receipt};
-use crate::{Account, ChainId, Gas, Slot, TxHash};
+use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 /// A call to the chain did not give an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +44,15 @@ pub enum EstimateFailure {
     Invalid { text: String },
     /// No verdict: ask again.
     Unavailable { text: String },
+}
+
+/// A transaction of an account, as a block shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taker {
+    pub hash: TxHash,
+    pub to: Option<Account>,
+    pub value: Wei,
+    pub data: Bytes,
 }
 
 /// How one endpoint is doing, for health pages and metrics.
@@ -82,6 +91,8 @@ pub trait Chain: Send + Sync {
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
     /// Each account's count at that block, in the order asked.
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
+    /// The account's transaction with that count in the block; none if the count was passed otherwise.
+    async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error>;
     /// What the chain asks now.
     async fn fees(&self, head: &Block) -> Result<FeeQuote, Error>;
     /// The gas each call needs, in the order asked.

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::{SendOutcome, SendReport, merge};
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
 use landfall_core::view::{Block, BlockRef, Receipt};
-use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash};
+use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash, Wei};
 
 use super::model::{ChainModel, Fork, TIP, head, receipt};
 use super::wire::{Wire, WireCodec};
@@ -193,6 +193,24 @@ impl Chain for SimChain {
             return Ok(accounts.iter().map(pending).collect());
         }
         Ok(accounts.iter().map(|account| Slot(count(account))).collect())
+    }
+
+    async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
+        let (_, fork) = self.reach("show a block").await?;
+        let Some(block) = Self::find(&fork, block).and_then(|position| fork.get(position)) else {
+            return Err(Error::Unreachable {
+                chain: self.id,
+                doing: "show a block",
+                text: "unknown block".into(),
+            });
+        };
+        let taken = block.txs.iter().find(|(_, wire)| wire.from == account && wire.nonce == slot.0);
+        Ok(taken.map(|(hash, wire)| Taker {
+            hash: *hash,
+            to: Some(wire.from),
+            value: Wei(wire.value),
+            data: wire.data.clone(),
+        }))
     }
 
     async fn fees(&self, _head: &Block) -> Result<FeeQuote, Error> {

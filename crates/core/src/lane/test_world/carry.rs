@@ -42,6 +42,14 @@ impl World {
                 };
                 LaneEvent::Looked { slots, found }
             }
+            Action::Prove(proof) => match (fault, self.chain.winner(proof.slot)) {
+                (Fault::None, Some((block, winner)))
+                    if winner.draft.is_none() && block.at.number <= proof.up_to =>
+                {
+                    LaneEvent::Foreign { slot: proof.slot, block: block.at, taker: None }
+                }
+                _ => LaneEvent::Unproven { slot: proof.slot },
+            },
         }
     }
 

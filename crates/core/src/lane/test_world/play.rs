@@ -302,7 +302,7 @@ impl World {
                 && winner.draft.is_none()
                 && self.chain.is_final(block)
             {
-                events.push(LaneEvent::Foreign { slot, block: block.at });
+                events.push(LaneEvent::Foreign { slot, block: block.at, taker: None });
             }
         }
         if !events.is_empty() {

@@ -113,7 +113,7 @@ fn a_slot_that_one_of_ours_has_won_is_not_foreign() {
     let id = world.broadcast();
     world.block();
     let block = world.chain.head().at;
-    world.turn(vec![crate::lane::LaneEvent::Foreign { slot: crate::Slot(5), block }]);
+    world.turn(vec![crate::lane::LaneEvent::Foreign { slot: crate::Slot(5), block, taker: None }]);
     assert_eq!(world.desk.store.state(id), TxState::Mined);
 }
 

@@ -54,6 +54,7 @@ enum Kind {
     Sign,
     Send,
     Look,
+    Prove,
 }
 
 fn kind(action: &Action) -> Kind {
@@ -63,6 +64,7 @@ fn kind(action: &Action) -> Kind {
         Action::Sign(_) => Kind::Sign,
         Action::Send(_) => Kind::Send,
         Action::Look(_) => Kind::Look,
+        Action::Prove(_) => Kind::Prove,
     }
 }
 

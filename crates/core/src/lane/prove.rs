@@ -1,0 +1,72 @@
+//! Prove: a slot that the chain has used and that shows no receipt of ours may have gone to somebody else (E11).
+//!
+//! Nothing that is missing proves it. What does is the final block in which the account's count passed the slot, holding
+//! none of our hashes. Then the transaction is queued again or fails, as its caller said ([`super::finish`]). If what
+//! took the slot does the very same as the transaction, it is not foreign: this store has forgotten an attempt (an
+//! older copy), and sending again would land it twice. Then it stays as it is and says so.
+
+use super::{Action, Lane, Plan, Proof, back_off};
+use crate::ports::chain::Taker;
+use crate::request::Finality;
+use crate::view::{BlockRef, ChainView};
+use crate::{Millis, Slot};
+
+/// Looks without a receipt before a proof is asked for; a slot is shown as displaced from then on.
+pub(super) const LOOKS_UNTIL_DISPLACED: u32 = 3;
+
+impl Lane {
+    pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
+        let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
+        let Some(up_to) = final_number(&view, self.settings.finality) else { return };
+        for (slot, record) in self.slots.range_mut(..count) {
+            let work = &mut record.work;
+            let due = record.mined.is_none()
+                && !record.attempts.is_empty()
+                && work.looks >= LOOKS_UNTIL_DISPLACED
+                && work.taken_alike.is_none()
+                && !work.proving;
+            if !due {
+                continue;
+            }
+            if work.prove_at > now {
+                plan.wake(work.prove_at);
+                continue;
+            }
+            work.proving = true;
+            let ours = record.attempts.iter().map(|attempt| attempt.hash).collect();
+            plan.actions.push(Action::Prove(Proof { slot: *slot, up_to, ours }));
+        }
+    }
+
+    /// There is no proof yet: the block is not final, or cannot be read.
+    pub(super) fn take_unproven(&mut self, slot: Slot, now: Millis) {
+        if let Some(record) = self.slots.get_mut(&slot) {
+            record.work.proving = false;
+            record.work.proofs = record.work.proofs.saturating_add(1);
+            record.work.prove_at = now.after(back_off(record.work.proofs, 1_000, 30_000));
+        }
+    }
+
+    /// The slot went to something that is none of our attempts, for good.
+    pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, taker: Option<&Taker>, now: Millis) {
+        let Some(record) = self.slots.get_mut(&slot) else { return };
+        record.work.proving = false;
+        let content = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.payload());
+        let alike = taker.zip(content).filter(|(taker, payload)| {
+            taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+        });
+        match alike {
+            Some((taker, _)) => record.work.taken_alike = Some(taker.hash),
+            None => self.slot_is_foreign(slot, block, now),
+        }
+    }
+}
+
+/// The newest block that counts as final.
+fn final_number(view: &ChainView, finality: Finality) -> Option<u64> {
+    match finality {
+        Finality::Blocks(depth) => view.head.at.number.checked_sub(depth),
+        Finality::Safe => view.safe,
+        Finality::Finalized => view.finalized,
+    }
+}
