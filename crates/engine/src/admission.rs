@@ -30,7 +30,7 @@ pub enum Refused {
     #[error("maxPriorityFeePerGas {tip} is above maxFeePerGas {cap}")]
     TipAboveCap { tip: Price, cap: Price },
     #[error("the price {asked} is above the ceiling of {ceiling}")]
-    PriceAboveCeiling { asked: Price, ceiling: Price },
+    PriceAboveCeiling { fees: AskedFees, asked: Price, ceiling: Price },
     #[error(
         "maxFeePerGas {asked} is above the chain's own ceiling of {ceiling}; a transaction can only lower it"
     )]
@@ -103,7 +103,7 @@ fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {
         return Err(Refused::TipAboveCap { tip, cap });
     }
     match cap.or(tip) {
-        Some(asked) if asked > ceiling => Err(Refused::PriceAboveCeiling { asked, ceiling }),
+        Some(asked) if asked > ceiling => Err(Refused::PriceAboveCeiling { fees, asked, ceiling }),
         Some(_) | None => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use landfall_core::ports::store;
+use landfall_core::request::AskedFees;
 use landfall_engine::{Refused, SubmitError};
 use serde_json::json;
 
@@ -152,6 +153,15 @@ impl From<SubmitError> for Problem {
     }
 }
 
+/// The field that says how much is paid at most.
+fn dearest(fees: AskedFees) -> &'static str {
+    match fees {
+        AskedFees::Legacy { .. } => "payload.gasPrice",
+        AskedFees::Dynamic { max_fee: None, .. } => "payload.maxPriorityFeePerGas",
+        AskedFees::Dynamic { max_fee: Some(_), .. } | AskedFees::Market => "payload.maxFeePerGas",
+    }
+}
+
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let (code, field) = match &refused {
@@ -160,7 +170,7 @@ impl From<Refused> for Problem {
             Refused::GasAboveBlockLimit { .. } => (Code::GasAboveLimit, "payload.gas"),
             Refused::GasTooLow { .. } => (Code::GasTooLow, "payload.gas"),
             Refused::TipAboveCap { .. } => (Code::ConflictingFees, "payload.maxPriorityFeePerGas"),
-            Refused::PriceAboveCeiling { .. } => (Code::FeeAboveCeiling, "maxFeePerGas"),
+            Refused::PriceAboveCeiling { fees, .. } => (Code::FeeAboveCeiling, dearest(*fees)),
             Refused::CeilingAboveChains { .. } => (Code::FeeAboveCeiling, "options.maxFeePerGas"),
             Refused::DeadlinePassed => (Code::DeadlinePassed, "options.deadline"),
             Refused::NothingToDo => (Code::NothingToDo, "payload"),

@@ -176,14 +176,21 @@ fn fees() -> Vec<Case> {
             fees(json!({ "maxFeePerGas": gwei(501) })),
             422,
             "fee_above_ceiling",
-            "payload",
+            "payload.maxFeePerGas",
+        ),
+        case(
+            "a tip above the ceiling",
+            fees(json!({ "maxPriorityFeePerGas": gwei(501) })),
+            422,
+            "fee_above_ceiling",
+            "payload.maxPriorityFeePerGas",
         ),
         case(
             "a price above the ceiling",
             fees(json!({ "gasPrice": gwei(501) })),
             422,
             "fee_above_ceiling",
-            "payload",
+            "payload.gasPrice",
         ),
         case(
             "a ceiling above the chain's",
