@@ -169,7 +169,8 @@ async fn paste(line: &str) -> Value {
 async fn the_curl_lines_that_dev_prints_land_a_transaction_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = program(folder.path());
-    command.args(["dev", "--listen", &format!("127.0.0.1:{}", free_port())]).stdout(Stdio::piped());
+    let address = format!("127.0.0.1:{}", free_port());
+    command.args(["dev", "--listen", &address]).stdout(Stdio::piped());
     let mut dev = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(dev.stdout.take().unwrap()).lines();
     let printed = async {
@@ -186,6 +187,11 @@ async fn the_curl_lines_that_dev_prints_land_a_transaction_as_they_are() {
     };
     let (curls, all) = tokio::time::timeout(LIMIT, printed).await.expect("dev says how to use it");
     assert!(all.contains(&signer(0)), "it names a funded signer: {all}");
+    // The README shows the same lines, for the address that `landfall dev` has without flags.
+    let readme = include_str!("../../../../README.md");
+    let shown = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let printed: Vec<String> = curls.iter().map(|line| line.replace(&address, "127.0.0.1:8645")).collect();
+    assert_eq!(shown.lines().collect::<Vec<_>>(), printed);
 
     let accepted = paste(&curls[0]).await;
     assert_eq!(text(&accepted, "state"), "accepted", "{accepted}");
