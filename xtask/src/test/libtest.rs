@@ -10,11 +10,10 @@ use super::tally::{self, Tally};
 use crate::process::{self, Report};
 use crate::workspace::Workspace;
 
-/// Runs one suite. `packages` are those with doc tests.
+/// Runs one suite.
 pub(crate) fn run(
     workspace: &Workspace,
     tests: Tests,
-    packages: &[&str],
     filters: &[String],
     env: impl Fn(&mut Command),
 ) -> Result<(bool, Option<Tally>)> {
@@ -22,10 +21,9 @@ pub(crate) fn run(
     command.args(["test", "--no-fail-fast"]).current_dir(&workspace.root);
     match tests {
         Tests::Doc => {
-            command.arg("--doc");
-            for package in packages {
-                command.args(["--package", package]);
-            }
+            // All packages, not only those with examples: a choice of packages has other features, and so would
+            // build the dependencies once more.
+            command.args(["--doc", "--workspace"]);
         }
         Tests::Binary { package, name } => {
             command.args(["--package", package, "--test", name]);

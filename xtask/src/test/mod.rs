@@ -103,20 +103,19 @@ fn run_suite(
     filters: &[String],
 ) -> Row {
     heading(&format!("suite: {} ({})", suite.name, suite.covers));
-    let packages = match suite.tests {
-        Tests::Rest => Vec::new(),
+    match suite.tests {
+        Tests::Rest => {}
         Tests::Doc => match doctests::packages(workspace) {
             Ok(packages) if packages.is_empty() => return absent(suite, "no doc comment has an example"),
-            Ok(packages) => packages,
+            Ok(_) => {}
             Err(error) => return Row::broken(suite.name, std::time::Duration::ZERO, format!("{error:#}")),
         },
         Tests::Binary { package, name } => {
             if !workspace.has_test_binary(package, name) {
                 return absent(suite, &format!("package {package} has no test binary `{name}` yet"));
             }
-            Vec::new()
         }
-    };
+    }
     let env = |command: &mut Command| {
         for tool in tools {
             command.env(tool.variable, &tool.path);
@@ -130,9 +129,7 @@ fn run_suite(
         (Tests::Rest | Tests::Binary { .. }, Runner::Nextest(_)) => {
             nextest::run(workspace, suite.tests, filters, env)
         }
-        (Tests::Doc, _) | (_, Runner::Libtest) => {
-            libtest::run(workspace, suite.tests, &packages, filters, env)
-        }
+        (Tests::Doc, _) | (_, Runner::Libtest) => libtest::run(workspace, suite.tests, filters, env),
     });
     let expected = match (suite.tests, runner) {
         (Tests::Rest | Tests::Binary { .. }, Runner::Nextest(listing)) => Some(listing.count(suite.tests)),
