@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fees::FeeQuote;
 use crate::request::Finality;
-use crate::{Account, Gas, Millis, Price, Slot, TxHash};
+use crate::{Account, Gas, Millis, Price, Slot, TxHash, Wei};
 
 /// A block by number and hash; the hash decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub struct ChainView {
     pub fees: FeeQuote,
     /// Each account's count at the head's hash.
     pub counts: BTreeMap<Account, Slot>,
+    /// Each account's balance at the head's hash, as far as it is known.
+    pub balances: BTreeMap<Account, Wei>,
 }
 
 /// Where a block stands in a view.

@@ -101,6 +101,8 @@ impl Watcher {
         self.status = self.judge(&blocks).await?;
         let receipts = self.receipts(&blocks).await?;
         let counts = self.chain.counts(&accounts, &head.at).await?;
+        // A balance is for waiting in time; without it a transaction is tried, and the node says.
+        let balances = self.chain.balances(&accounts, &head.at).await.unwrap_or_default();
         let fees = self.chain.fees(&head).await?;
         let safe = self.tagged(BlockAt::Safe).await;
         let finalized = self.tagged(BlockAt::Finalized).await;
@@ -119,6 +121,7 @@ impl Watcher {
             safe: safe.filter(|block| self.agrees(block)).map(|block| block.number),
             finalized: finalized.map(|block| block.number),
             fees,
+            balances: accounts.iter().copied().zip(balances).collect(),
             counts: accounts.into_iter().zip(counts).collect(),
         };
         self.shared.directory.publish(id, Arc::new(view), receipts);

@@ -36,7 +36,7 @@ use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
-use landfall_core::{Account, ChainId, Gas, Slot, TxHash};
+use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 pub use codec::EvmCodec;
 pub use config::{BuildError, Config};
@@ -87,6 +87,10 @@ impl Chain for EvmChain {
 
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {
         counts::at(&self.pool, accounts, *at).await
+    }
+
+    async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error> {
+        counts::balances(&self.pool, accounts, *at).await
     }
 
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {

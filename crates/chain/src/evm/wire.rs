@@ -22,6 +22,10 @@ impl Quantity {
         self.0.saturating_to()
     }
 
+    pub(crate) fn as_wei(self) -> Wei {
+        Wei(self.0)
+    }
+
     pub(crate) fn as_price(self) -> Price {
         Price(self.0.saturating_to())
     }

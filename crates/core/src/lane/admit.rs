@@ -11,7 +11,8 @@ use crate::{Millis, TxId};
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
         let ahead = self.settings.max_in_flight.saturating_mul(2);
-        let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting)).count() as u64;
+        let funds = self.funds_left();
+        let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64;
         let moving = (self.waiting.len() as u64).saturating_sub(held_up);
         let wanted = self.load.news || (self.load.more && moving < ahead);
         if self.load.running || !wanted {

@@ -4,6 +4,9 @@
 //! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
 //! signers the reservation is committed first.
 
+use alloy_primitives::U256;
+
+use super::funds::worst_cost;
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
@@ -18,6 +21,7 @@ struct Candidate {
     version: ContentVersion,
     gas: Gas,
     fees: Fees,
+    cost: U256,
 }
 
 impl Lane {
@@ -34,7 +38,10 @@ impl Lane {
             if let Some(waiting) = self.waiting_mut(candidate.tx) {
                 waiting.prep = Prep::Signing { slot, serial };
             }
-            self.tentative.insert(slot, Tentative { serial, tx: Some(candidate.tx), signed: None });
+            self.tentative.insert(
+                slot,
+                Tentative { serial, tx: Some(candidate.tx), signed: None, cost: candidate.cost },
+            );
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -114,6 +121,8 @@ impl Lane {
     fn candidates(&self, most: usize) -> Vec<Candidate> {
         let Some(view) = &self.view else { return Vec::new() };
         let mut ready = Vec::new();
+        let funds = self.funds_left();
+        let mut spent = U256::ZERO;
         for Waiting { tx, prep } in self.waiting.values() {
             if ready.len() == most {
                 break;
@@ -131,7 +140,12 @@ impl Lane {
             }
             let fees =
                 first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
-            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees });
+            let cost = worst_cost(&fees, gas, tx.payload().value);
+            if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
+                continue;
+            }
+            spent = spent.saturating_add(cost);
+            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees, cost });
         }
         ready
     }
@@ -144,13 +158,16 @@ impl Lane {
     }
 
     /// Cannot have a slot for now, for a reason of its own: others go first.
-    pub(super) fn is_held_up(&self, waiting: &Waiting) -> bool {
+    pub(super) fn is_held_up(&self, waiting: &Waiting, funds: Option<U256>) -> bool {
         let retried = match waiting.prep {
             Prep::Retry { .. } => true,
             Prep::Running { tries } => tries > 0,
             Prep::New | Prep::Ready { .. } | Prep::Signing { .. } => false,
         };
-        retried || waiting.tx.status.state == TxState::AwaitingApproval || self.is_priced_out(&waiting.tx)
+        retried
+            || waiting.tx.status.state == TxState::AwaitingApproval
+            || self.is_priced_out(&waiting.tx)
+            || self.lacks_funds(waiting, funds).is_some()
     }
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
@@ -168,7 +185,14 @@ impl Lane {
         let mut drafts = Vec::new();
         for slot in gaps {
             let serial = self.serial();
-            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None });
+            let fees = first_price(
+                &view.fees,
+                crate::request::Speed::Normal,
+                crate::request::AskedFees::Market,
+                self.settings.max_fee,
+            );
+            let cost = worst_cost(&fees, gas, crate::Wei::default());
+            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost });
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -178,12 +202,7 @@ impl Lane {
                 no_op: true,
                 call: Call::no_op(self.id.signer),
                 gas,
-                fees: first_price(
-                    &view.fees,
-                    crate::request::Speed::Normal,
-                    crate::request::AskedFees::Market,
-                    self.settings.max_fee,
-                ),
+                fees,
             });
         }
         drafts
@@ -194,7 +213,10 @@ impl Lane {
         let Some(count) = self.chain_count() else { return Vec::new() };
         let coming = self.load.news || self.load.more || self.load.running;
         let wanted = match self.hold() {
-            None => coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting)),
+            None => {
+                let funds = self.funds_left();
+                coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting, funds))
+            }
             Some(Hold::Paused) => false,
             Some(Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. }) => true,
         };

@@ -99,7 +99,8 @@ impl Lane {
         Some(self.explain_bound(tx, slot, record, now))
     }
 
-    fn explain_waiting(&self, Waiting { tx, prep }: &Waiting, now: Millis) -> String {
+    fn explain_waiting(&self, waiting: &Waiting, now: Millis) -> String {
+        let Waiting { tx, prep } = waiting;
         if let Some(hold) = self.hold() {
             return format!("waiting for a slot: {}", hold.sentence());
         }
@@ -114,7 +115,13 @@ impl Lane {
                 span(at.since(now))
             ),
             Prep::Signing { slot, .. } => format!("it is being signed for slot {slot}"),
-            Prep::Ready { .. } => self.explain_ready(tx),
+            Prep::Ready { .. } => match self.lacks_funds(waiting, self.funds_left()) {
+                Some((needs, left)) => format!(
+                    "it needs up to {needs} wei, and the account has {left} left beside what is out; it waits for funds, \
+                     others may go first"
+                ),
+                None => self.explain_ready(tx),
+            },
         }
     }
 

@@ -20,6 +20,7 @@ mod check;
 mod command;
 mod explain;
 mod finish;
+mod funds;
 mod planted;
 mod prove;
 mod reprice;
@@ -32,6 +33,8 @@ mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use alloy_primitives::U256;
 
 use crate::attempt::{Attempt, Draft, Sealed};
 use crate::outcome::{SendOutcome, SendReport};
@@ -215,6 +218,8 @@ struct Tentative {
     serial: u64,
     tx: Option<TxId>,
     signed: Option<(Draft, Sealed)>,
+    /// The most that it can cost.
+    cost: U256,
 }
 
 /// One account on one chain, owned under a token.
@@ -361,6 +366,7 @@ impl Lane {
             }
         }
         self.expire(now);
+        self.fail_unpayable(now);
         if self.settings.reserve_before_signing {
             self.reserve(now);
         }

@@ -91,6 +91,8 @@ pub trait Chain: Send + Sync {
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
     /// Each account's count at that block, in the order asked.
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
+    /// Each account's balance at that block, in the order asked.
+    async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error>;
     /// The account's transaction with that count in the block; none if the count was passed otherwise.
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error>;
     /// What the chain asks now.

@@ -195,6 +195,20 @@ impl Chain for SimChain {
         Ok(accounts.iter().map(|account| Slot(count(account))).collect())
     }
 
+    async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error> {
+        let (_, fork) = self.reach("show balances").await?;
+        let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
+            return Err(Error::Unreachable {
+                chain: self.id,
+                doing: "show balances",
+                text: "unknown block".into(),
+            });
+        };
+        let balance =
+            |account: &Account| block.accounts.get(account).map_or(Wei::default(), |s| Wei(s.balance));
+        Ok(accounts.iter().map(balance).collect())
+    }
+
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
         let (_, fork) = self.reach("show a block").await?;
         let Some(block) = Self::find(&fork, block).and_then(|position| fork.get(position)) else {

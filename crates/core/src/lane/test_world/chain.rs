@@ -49,6 +49,8 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) refuses_below_base: bool,
     /// This node keeps nothing above a gap.
     pub(in super::super) refuses_gaps: bool,
+    /// What views show of the account's balance.
+    pub(in super::super) balance: Option<crate::Wei>,
 }
 
 impl ModelChain {
@@ -66,6 +68,7 @@ impl ModelChain {
             recent: finality + 3,
             refuses_below_base: false,
             refuses_gaps: false,
+            balance: None,
         };
         chain.push_block(Vec::new(), now);
         chain
@@ -243,6 +246,7 @@ impl ModelChain {
                 fast: Price::gwei(3),
             },
             counts: [(LANE.signer, self.count_at(number))].into(),
+            balances: self.balance.map(|balance| (LANE.signer, balance)).into_iter().collect(),
         }
     }
 
@@ -262,6 +266,7 @@ impl ModelChain {
             head_since: now,
             recent: Arc::new((number - 3..=number).map(|number| (number, hash)).collect()),
             counts: [(LANE.signer, Slot(0))].into(),
+            balances: BTreeMap::new(),
             ..self.view(0)
         }
     }

@@ -8,6 +8,7 @@ mod check;
 mod command;
 mod explain;
 mod finish;
+mod funds;
 mod properties;
 mod reprice;
 mod sign;

@@ -1,0 +1,69 @@
+//! Funds: what an account must be able to pay before a slot is taken (E16, R4).
+//!
+//! A pool adds up the worst cost of everything an account has in it, so that sum is what is compared with the balance,
+//! at the block of the view. A transaction that does not fit waits, says so, and lets cheaper ones go first; it goes on
+//! by itself when funds come. One whose caller asked to fail then fails, if the whole balance could not pay it.
+//! A balance that is not known is no reason to wait.
+
+use alloy_primitives::U256;
+
+use super::{Lane, Prep, Waiting};
+use crate::Gas;
+use crate::fees::{Fees, first_price};
+use crate::request::OnInsufficientFunds;
+use crate::transaction::{ReasonCode, Transaction};
+use crate::{Millis, TxId, Wei};
+
+/// The most that an attempt can cost.
+pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei) -> U256 {
+    fees.cap().cost(gas).0.saturating_add(value.0)
+}
+
+impl Lane {
+    /// What is left of the balance when everything out has cost its worst. None if the balance is not known.
+    pub(super) fn funds_left(&self) -> Option<U256> {
+        let balance = self.view.as_ref()?.balances.get(&self.id.signer)?;
+        let out = self.slots.values().filter(|record| record.mined.is_none()).filter_map(|record| {
+            let cost =
+                |attempt: &crate::attempt::Attempt| worst_cost(&attempt.fees, attempt.gas, attempt.value);
+            record.attempts.iter().map(cost).max()
+        });
+        let signing = self.tentative.values().map(|tentative| tentative.cost);
+        let committed = out.chain(signing).fold(U256::ZERO, U256::saturating_add);
+        Some(balance.0.saturating_sub(committed))
+    }
+
+    /// What a transaction's first attempt can cost at most.
+    pub(super) fn first_cost(&self, tx: &Transaction, gas: Gas) -> Option<U256> {
+        let quote = &self.view.as_ref()?.fees;
+        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        Some(worst_cost(&fees, gas, tx.payload().value))
+    }
+
+    /// Ready, and dearer than what is left: how much it needs and how much there is.
+    pub(super) fn lacks_funds(&self, waiting: &Waiting, left: Option<U256>) -> Option<(U256, U256)> {
+        let Prep::Ready { gas } = waiting.prep else { return None };
+        let needs = self.first_cost(&waiting.tx, gas)?;
+        let left = left?;
+        (needs > left).then_some((needs, left))
+    }
+
+    /// Ends those that the whole balance could not pay and whose callers do not want to wait.
+    pub(super) fn fail_unpayable(&mut self, now: Millis) {
+        let Some(balance) = self.view.as_ref().and_then(|view| view.balances.get(&self.id.signer)).copied()
+        else {
+            return;
+        };
+        let unpayable = |waiting: &Waiting| -> Option<(TxId, U256)> {
+            let Prep::Ready { gas } = waiting.prep else { return None };
+            let fails = waiting.tx.request.options.on_insufficient_funds == OnInsufficientFunds::Fail;
+            let needs = self.first_cost(&waiting.tx, gas)?;
+            (fails && needs > balance.0).then_some((waiting.tx.id, needs))
+        };
+        let ended: Vec<_> = self.waiting.values().filter_map(unpayable).collect();
+        for (id, needs) in ended {
+            let text = format!("the account has {balance} wei and it needs up to {needs}");
+            self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);
+        }
+    }
+}
