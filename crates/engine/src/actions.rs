@@ -75,7 +75,7 @@ fn otherwise(action: &Action) -> LaneEvent {
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
         Action::Look(slots) => {
-            LaneEvent::Looked { slots: slots.iter().map(|(slot, _)| *slot).collect(), found: Vec::new() }
+            LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() }
         }
     }
 }
@@ -166,7 +166,10 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
     let hashes: Vec<TxHash> = slots.iter().flat_map(|(_, hashes)| hashes.iter().copied()).collect();
     let mut found = Vec::new();
     match chain.receipts(&hashes).await {
-        Err(error) => tracing::debug!(%error, "receipts could not be asked for"),
+        Err(error) => {
+            tracing::debug!(%error, "receipts could not be asked for");
+            return LaneEvent::LookFailed { slots: slots.into_iter().map(|(slot, _)| slot).collect() };
+        }
         Ok(receipts) => {
             let lowest = shared.directory.view(chain.id()).and_then(|v| v.recent.keys().next().copied());
             for receipt in receipts {
@@ -198,6 +201,10 @@ async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> LaneEvent {
             return Ok(None);
         }
         let taker = chain.taker(&block, lane.signer, slot).await?;
+        // Receipts and block disagree: a node that does not know its own block proves nothing.
+        if taker.as_ref().is_some_and(|taker| proof.ours.contains(&taker.hash)) {
+            return Ok(None);
+        }
         Ok::<_, Error>(Some(LaneEvent::Foreign { slot, block, taker }))
     };
     match found.await {
@@ -231,7 +238,8 @@ async fn passing_block(
         let below = high.saturating_sub(stride);
         match passed_at(below).await? {
             Some((block, true)) if below > 0 => (found, high) = (block, below),
-            Some((block, true)) => return Ok(Some(block)),
+            // No account has sent anything in the first block: this node does not look at the block it is asked about.
+            Some((_, true)) => return Ok(None),
             Some((_, false)) => break below,
             None => return Ok(None),
         }

@@ -70,6 +70,10 @@ async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<
     let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
     shared.directory.enter(id, mailbox.clone(), lane.open_hashes());
     shared.poke_watcher(id.chain);
+    if shared.is_stopping() {
+        // Whoever asked the lanes to stop did not see this one yet.
+        return Ended::GiveBack;
+    }
     let mut wake_at: Option<Millis> = Some(parts.clock.now());
     let mut idle_since: Option<Millis> = None;
     loop {

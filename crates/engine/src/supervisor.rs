@@ -195,6 +195,20 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
     }
 }
 
+/// A lane that runs here; it does not any more when this is dropped, also if its task is lost to a panic.
+struct Running {
+    shared: Arc<Shared>,
+    lane: LaneId,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.directory.leave(self.lane);
+        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+        self.shared.lanes_changed.notify_one();
+    }
+}
+
 async fn start_wanted(shared: &Arc<Shared>) {
     let wanted = std::mem::take(&mut *shared.wanted.lock().unwrap_or_else(PoisonError::into_inner));
     for lane in wanted {
@@ -217,10 +231,10 @@ async fn start_wanted(shared: &Arc<Shared>) {
                 tracing::info!(%lane, %token, node = %shared.parts.node, "lease acquired");
                 shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
                 let task = shared.clone();
+                let running = Running { shared: task.clone(), lane };
                 shared.tasks.spawn(async move {
-                    lane_task::run(task.clone(), lane, token).await;
-                    task.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
-                    task.lanes_changed.notify_one();
+                    lane_task::run(task, lane, token).await;
+                    drop(running);
                 });
             }
             Ok(Acquired::HeldBy { node, .. }) => tracing::debug!(%lane, %node, "another node has the lane"),

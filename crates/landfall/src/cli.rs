@@ -67,9 +67,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Commands that run until they are stopped log what they do; the others print an answer.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self, Self::Serve(_))
+    /// What is logged unless somebody says otherwise: a server says what it does, the others print an answer, and the
+    /// simulator's engines are in trouble all the time.
+    pub(crate) fn logs(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Sim(_) => "off",
+            _ => "error",
+        }
     }
 }
 
@@ -299,7 +304,7 @@ pub(crate) struct Sim {
     #[arg(long, conflicts_with_all = ["seeds", "teeth"])]
     pub(crate) seed: Option<u64>,
     /// How many seeds to run.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]

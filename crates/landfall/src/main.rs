@@ -17,7 +17,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    system::start_logging(cli.log.as_deref(), cli.command.is_server());
+    system::start_logging(cli.log.as_deref(), cli.command.logs());
     // Both HTTP clients use this TLS; a second call finds it set and changes nothing.
     rustls::crypto::ring::default_provider().install_default().ok();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

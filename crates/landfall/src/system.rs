@@ -39,8 +39,7 @@ pub(crate) fn unix_seconds() -> u64 {
 }
 
 /// Log lines go to standard error: readable on a terminal, JSON elsewhere. Commands that print an answer stay quiet.
-pub(crate) fn start_logging(filter: Option<&str>, is_server: bool) {
-    let default = if is_server { "info" } else { "error" };
+pub(crate) fn start_logging(filter: Option<&str>, default: &str) {
     let filter = match filter {
         Some(text) => EnvFilter::new(text),
         None => EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new(default)),

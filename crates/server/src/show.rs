@@ -7,7 +7,7 @@ use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{LaneSummary, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
 use landfall_core::transaction::{Ending, Transaction};
-use landfall_core::view::{ChainView, Receipt};
+use landfall_core::view::{ChainView, Receipt, Standing};
 use landfall_core::{LaneId, Millis};
 use serde_json::{Map, Value, json};
 
@@ -38,8 +38,11 @@ pub(crate) fn accepted(tx: &Transaction) -> Value {
 /// A transaction as lists show it.
 pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
     let status = &tx.status;
-    let confirmations =
-        status.receipt.as_ref().and_then(|receipt| view.map(|view| view.confirmations(&receipt.block)));
+    let confirmations = status.receipt.as_ref().zip(view).and_then(|(receipt, view)| {
+        // A block that the chain has replaced confirms nothing.
+        let gone = view.standing(&receipt.block) == Standing::Orphaned;
+        (!gone).then(|| view.confirmations(&receipt.block))
+    });
     without_nulls(json!({
         "txId": tx.id,
         "chainId": tx.lane.chain,

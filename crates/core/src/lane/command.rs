@@ -54,6 +54,14 @@ impl Lane {
     /// ours. Transactions that had reserved one of them wait for another.
     fn resume(&mut self, now: Millis) {
         self.row.paused = false;
+        // Also an operator's word that a final slot which the chain took back may be filled.
+        if let (Some(ended), Some(count)) = (self.ended, self.chain_count())
+            && count <= ended
+        {
+            self.ended = None;
+            let text = format!("an operator resumed it: slot {count}, which was final, may be filled");
+            self.changes.journal(None, now, Entry::LaneResumed { text });
+        }
         let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else { return };
         let reserved = self.slots.range(..count).filter(|(_, record)| record.attempts.is_empty());
         for (slot, id) in reserved.filter_map(|(slot, record)| Some((*slot, record.tx?))).collect::<Vec<_>>()

@@ -15,6 +15,8 @@ pub enum Hold {
     ChainChanged,
     /// The chain has used slots for which we have stored no bytes.
     UnknownSlots { first: Slot, last: Slot },
+    /// A slot that was final is open again: the chain took back more than the finality that was asked for.
+    FinalReplaced { slot: Slot },
     /// An operator paused it.
     Paused,
 }
@@ -33,6 +35,11 @@ impl Hold {
                  or the store is an older copy; check, then resume the lane",
                 if first == last { format!("slot {first}") } else { format!("slots {first} to {last}") }
             ),
+            Self::FinalReplaced { slot } => format!(
+                "the chain took slot {slot} back after it was final: a reorganisation deeper than the finality asked for; \
+                 what was confirmed there is not on the chain any more. Look, then resume the lane: the slot is \
+                 filled by a no-op"
+            ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
     }
@@ -45,6 +52,11 @@ impl Lane {
         let Some(view) = &self.view else { return Some(Hold::NoView) };
         if view.status == ChainStatus::Changed {
             return Some(Hold::ChainChanged);
+        }
+        if let (Some(ended), Some(count)) = (self.ended, self.chain_count())
+            && count <= ended
+        {
+            return Some(Hold::FinalReplaced { slot: count });
         }
         if self.row.paused {
             return Some(Hold::Paused);
@@ -81,7 +93,7 @@ impl Lane {
         if kind == self.hold_noted {
             return;
         }
-        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. })) = &hold {
+        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. })) = &hold {
             self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
         }
         self.hold_noted = kind;
@@ -147,7 +159,7 @@ impl Lane {
             let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
             return format!("in block {}, with {on_top} blocks on top; not final yet", receipt.block.number);
         }
-        if let Some(hold @ (Hold::NoView | Hold::ChainChanged)) = self.hold() {
+        if let Some(hold @ (Hold::NoView | Hold::ChainChanged | Hold::FinalReplaced { .. })) = self.hold() {
             return format!("slot {slot} is kept: {}", hold.sentence());
         }
         let Some(newest) = record.attempts.last() else {

@@ -48,6 +48,20 @@ impl Lane {
         (needs > left).then_some((needs, left))
     }
 
+    /// Ends those whose own gas no block can hold: at admission the limit may not have been known yet.
+    pub(super) fn fail_unholdable(&mut self, now: Millis) {
+        let Some(limit) = self.live_view().map(|view| view.head.gas_limit) else { return };
+        let too_much = |waiting: &Waiting| {
+            let gas = waiting.tx.payload().gas.filter(|gas| *gas > limit)?;
+            Some((waiting.tx.id, gas))
+        };
+        let ended: Vec<_> = self.waiting.values().filter_map(too_much).collect();
+        for (id, gas) in ended {
+            let text = format!("its gas of {gas} is above the block gas limit of {limit}");
+            self.fail_waiting(id, ReasonCode::Invalid, text, now);
+        }
+    }
+
     /// Ends those that the whole balance could not pay and whose callers do not want to wait.
     pub(super) fn fail_unpayable(&mut self, now: Millis) {
         let Some(balance) = self.view.as_ref().and_then(|view| view.balances.get(&self.id.signer)).copied()

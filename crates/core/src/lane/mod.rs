@@ -69,6 +69,8 @@ pub enum LaneEvent {
     Chain { view: Arc<ChainView>, receipts: Vec<Receipt> },
     /// An answer to [`Action::Look`]; what was not found may still exist.
     Looked { slots: Vec<Slot>, found: Vec<Receipt> },
+    /// An answer to [`Action::Look`]: nobody could be asked. No look.
+    LookFailed { slots: Vec<Slot> },
     /// An answer to [`Action::Prove`]: the final block in which the slot was used holds none of our attempts.
     Foreign { slot: Slot, block: BlockRef, taker: Option<Taker> },
     /// An answer to [`Action::Prove`]: nothing is proven yet.
@@ -359,6 +361,7 @@ impl Lane {
                 LaneEvent::Sent(answers) => self.take_answers(answers, now),
                 LaneEvent::Chain { view, receipts } => self.take_view(view, receipts, now),
                 LaneEvent::Looked { slots, found } => self.take_look(&slots, found, now),
+                LaneEvent::LookFailed { slots } => self.look_failed(&slots, now),
                 LaneEvent::Foreign { slot, block, taker } => {
                     self.take_foreign(slot, block, taker.as_ref(), now);
                 }
@@ -366,6 +369,7 @@ impl Lane {
             }
         }
         self.expire(now);
+        self.fail_unholdable(now);
         self.fail_unpayable(now);
         if self.settings.reserve_before_signing {
             self.reserve(now);

@@ -157,6 +157,16 @@ impl Lane {
         }
     }
 
+    /// Nobody could be asked: that is no look, and says nothing about the slots.
+    pub(super) fn look_failed(&mut self, slots: &[Slot], now: Millis) {
+        for slot in slots {
+            if let Some(record) = self.slots.get_mut(slot) {
+                record.work.looking = None;
+                record.work.look_at = now.after(back_off(1, 250, 1_000));
+            }
+        }
+    }
+
     pub(super) fn take_look(&mut self, slots: &[Slot], found: Vec<Receipt>, now: Millis) {
         for receipt in found {
             let slot = self.by_hash.get(&receipt.hash);
@@ -173,7 +183,7 @@ impl Lane {
                 continue;
             }
             record.work.looks = record.work.looks.saturating_add(1);
-            record.work.look_at = now.after(back_off(record.work.looks, 250, 15_000));
+            record.work.look_at = now.after(back_off(record.work.looks, 250, 5_000));
             let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) else { continue };
             if record.work.looks >= LOOKS_UNTIL_DISPLACED && !tx.status.displaced {
                 tx.status.displaced = true;

@@ -24,7 +24,8 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Dev(args) => dev::run(&args).await?,
         Command::Demo(args) => return demo::run(&args).await,
         Command::Bench(args) => return bench::run(&args).await,
-        Command::Sim(args) => return sim::execute(&args),
+        // A run has a runtime of its own, which cannot start inside this one.
+        Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
         Command::Key(command) => key::run(command)?,

@@ -1,6 +1,7 @@
 //! Reading what callers send: strict, field by field, with a code and a sentence for everything that is off.
 
 mod fields;
+mod strict;
 mod submission;
 
 use axum::body::Bytes;
@@ -21,7 +22,7 @@ pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> 
         let detail = format!("the content-type is {kind:?}; send the header content-type: application/json");
         return Err(Problem::new(Code::WrongContentType, detail));
     }
-    serde_json::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+    strict::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
 }
 
 /// The `Idempotency-Key` header, where there is one.

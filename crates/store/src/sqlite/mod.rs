@@ -51,8 +51,38 @@ pub struct Sqlite {
 
 struct Inner {
     file: PathBuf,
+    /// The identity of the file that was opened.
+    opened: (u64, u64),
     readers: Arc<Readers>,
     writer: Writer,
+}
+
+impl Inner {
+    /// The file under its name is the one that is open: what went into a file that is gone would be lost.
+    fn is_there(&self) -> Result<(), Error> {
+        if identity(&self.file).is_some_and(|now| now == self.opened) {
+            return Ok(());
+        }
+        Err(Error::Unusable(format!(
+            "the database {} was removed or replaced while it is in use, so what is written now would be lost. Stop, and \
+             put the file back or restore a backup",
+            self.file.display()
+        )))
+    }
+}
+
+/// Which file this is, whatever its name.
+fn identity(file: &std::path::Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(file).ok()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        Some((meta.dev(), meta.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        Some((0, u64::from(meta.is_file())))
+    }
 }
 
 impl fmt::Debug for Sqlite {
@@ -69,7 +99,8 @@ impl Sqlite {
         let readers = Readers::new(&file, side.namespace, options.readers);
         let writer = Writer::start(side)
             .map_err(|error| OpenError::Failed { file: file.clone(), detail: error.to_string() })?;
-        Ok(Self { inner: Arc::new(Inner { file, readers, writer }) })
+        let opened = identity(&file).unwrap_or_default();
+        Ok(Self { inner: Arc::new(Inner { file, opened, readers, writer }) })
     }
 }
 
@@ -77,6 +108,10 @@ impl Sqlite {
 impl Log for Sqlite {
     async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         let count = writes.len();
+        if let Err(gone) = self.inner.is_there() {
+            tracing::error!(error = %gone, "nothing is written");
+            return (0..count).map(|_| Err(WriteError::Failed(gone.clone()))).collect();
+        }
         match self.inner.writer.run(move |side| group::write(side, &writes)).await {
             Ok(answers) => answers,
             Err(none) => (0..count).map(|_| Err(none.to_write_error())).collect(),
@@ -171,13 +206,7 @@ impl Reads for Sqlite {
 
     /// Commits one small row: whatever would stop an admission stops this too.
     async fn writable(&self) -> Result<(), Error> {
-        if !self.inner.file.exists() {
-            return Err(Error::Unusable(format!(
-                "the database {} was removed while it is in use, so what is written now would be lost. Stop, and \
-                 put the file back or restore a backup",
-                self.inner.file.display()
-            )));
-        }
+        self.inner.is_there()?;
         let probe = |scope: &mut scope::Scope<'_>| {
             scope
                 .db
