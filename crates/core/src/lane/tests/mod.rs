@@ -9,6 +9,7 @@ mod command;
 mod explain;
 mod finish;
 mod properties;
+mod prove;
 mod reprice;
 mod sign;
 mod watch;
