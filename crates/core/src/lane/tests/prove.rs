@@ -145,6 +145,51 @@ fn what_is_not_proven_is_asked_for_again_later_and_less_often_and_nothing_ends()
 }
 
 #[test]
+fn one_that_could_not_be_proven_yet_says_so() {
+    let (mut world, id) = taken(wishing(OnDisplaced::Fail));
+    world.look_in_vain(3);
+    world.carry(Kind::Prove, Fault::NotDone);
+    let said = world.desk.lane.explain(id, world.desk.now).expect("it is still here");
+    assert!(
+        said.ends_with("no final block could be read yet that shows who took it, tried 1 times"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_proof_by_a_block_of_another_chain_than_the_lane_sees_proves_nothing() {
+    let (mut world, id) = taken(wishing(OnDisplaced::Fail));
+    world.look_in_vain(3);
+    let slot = world.proof().slot;
+    let block = world.winner_block(5);
+    let elsewhere = BlockRef { hash: alloy_primitives::B256::repeat_byte(0x99), ..block };
+    world.turn(vec![LaneEvent::Foreign { slot, block: elsewhere, taker: None }]);
+    assert!(!world.desk.store.state(id).is_terminal());
+    world.play(Step::ShowOther);
+    world.turn(vec![LaneEvent::Foreign { slot, block, taker: None }]);
+    assert!(!world.desk.store.state(id).is_terminal(), "the endpoints show another chain");
+    world.show(0, true);
+    world.wait(30_000);
+    world.carry(Kind::Prove, Fault::None);
+    assert_eq!(world.desk.store.state(id), TxState::Failed);
+}
+
+#[test]
+fn a_proof_needs_the_finality_of_the_lane_and_that_of_the_caller() {
+    for (asked, depth) in [(Finality::Blocks(4), 4), (Finality::Blocks(0), 2)] {
+        let options = Options { finality: Some(asked), ..wishing(OnDisplaced::Requeue) };
+        let (mut world, _) = taken(options);
+        world.block();
+        world.look_in_vain(3);
+        assert_eq!(world.proof().up_to, world.chain.head().at.number - depth);
+    }
+    let options = Options { finality: Some(Finality::Finalized), ..wishing(OnDisplaced::Requeue) };
+    let (mut world, _) = taken(options);
+    world.look_in_vain(3);
+    assert!(!world.started(Kind::Prove), "the chain shows no such block");
+}
+
+#[test]
 fn a_proof_that_was_lost_in_a_crash_is_asked_for_again() {
     let (mut world, id) = taken(wishing(OnDisplaced::Fail));
     world.look_in_vain(3);
