@@ -57,7 +57,7 @@ impl Chain for Model {
     }
 
     fn codec(&self) -> &dyn Codec {
-        unimplemented!("nothing is signed here")
+        panic!("nothing is signed here")
     }
 
     async fn block(&self, which: BlockAt) -> Result<Option<Block>, Error> {
@@ -89,7 +89,7 @@ impl Chain for Model {
     }
 
     async fn receipts(&self, _: &[TxHash]) -> Result<Vec<Receipt>, Error> {
-        unimplemented!("a receipt proves nothing here")
+        panic!("a receipt proves nothing here")
     }
 
     async fn counts(&self, accounts: &[Account], block: &BlockRef) -> Result<Vec<Slot>, Error> {
@@ -109,15 +109,15 @@ impl Chain for Model {
     }
 
     async fn fees(&self, _: &Block) -> Result<FeeQuote, Error> {
-        unimplemented!("nothing is priced here")
+        panic!("nothing is priced here")
     }
 
     async fn estimate(&self, _: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {
-        unimplemented!("nothing is estimated here")
+        panic!("nothing is estimated here")
     }
 
     async fn send(&self, _: &[Sealed]) -> Vec<SendReport> {
-        unimplemented!("nothing is sent here")
+        panic!("nothing is sent here")
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
