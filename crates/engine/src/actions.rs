@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use landfall_core::attempt::Draft;
-use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepared, Proof, Sent};
+use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
-use landfall_core::ports::chain::{BlockAt, Chain, Error, EstimateFailure};
+use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::ports::store::{Command, CommandKind, Store};
-use landfall_core::view::{BlockRef, Receipt};
+use landfall_core::view::Receipt;
 use landfall_core::{LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
+use crate::prove::prove;
 use crate::supervisor::Shared;
 
 /// At most this many commands are read at once.
@@ -187,71 +188,4 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
 async fn still_there(chain: &dyn Chain, receipt: &Receipt) -> bool {
     let block = chain.block(BlockAt::Number(receipt.block.number)).await;
     matches!(block, Ok(Some(block)) if block.at == receipt.block)
-}
-
-/// Looks for the block in which the count passed the slot. Everything is asked of blocks that are final, so answers of
-/// different endpoints speak of the same chain; what cannot be read proves nothing.
-async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> LaneEvent {
-    let slot = proof.slot;
-    let found = async {
-        let Some(block) = passing_block(chain, lane, slot, proof.up_to).await? else { return Ok(None) };
-        let receipts = chain.block_receipts(&block).await?;
-        if let Some(receipt) = receipts.into_iter().find(|receipt| proof.ours.contains(&receipt.hash)) {
-            tracing::debug!(hash = %receipt.hash, "the slot is ours after all; its receipt will be found");
-            return Ok(None);
-        }
-        let taker = chain.taker(&block, lane.signer, slot).await?;
-        // Receipts and block disagree: a node that does not know its own block proves nothing.
-        if taker.as_ref().is_some_and(|taker| proof.ours.contains(&taker.hash)) {
-            return Ok(None);
-        }
-        Ok::<_, Error>(Some(LaneEvent::Foreign { slot, block, taker }))
-    };
-    match found.await {
-        Ok(Some(event)) => event,
-        Ok(None) => LaneEvent::Unproven { slot },
-        Err(error) => {
-            tracing::debug!(%lane, %slot, %error, "who took the slot could not be found out yet");
-            LaneEvent::Unproven { slot }
-        }
-    }
-}
-
-/// The first block at which the account's count is above the slot; none if that is not final yet. Steps back in growing
-/// strides from the newest final block, then halves the distance: nodes that keep little history are asked for little.
-async fn passing_block(
-    chain: &dyn Chain,
-    lane: LaneId,
-    slot: Slot,
-    up_to: u64,
-) -> Result<Option<BlockRef>, Error> {
-    let passed_at = async |number: u64| {
-        let Some(block) = chain.block(BlockAt::Number(number)).await? else { return Ok(None) };
-        let counts = chain.counts(&[lane.signer], &block.at).await?;
-        let passed = counts.first().is_some_and(|count| *count > slot);
-        Ok::<_, Error>(Some((block.at, passed)))
-    };
-    let Some((mut found, true)) = passed_at(up_to).await? else { return Ok(None) };
-    let mut high = up_to;
-    let mut stride = 8;
-    let mut low = loop {
-        let below = high.saturating_sub(stride);
-        match passed_at(below).await? {
-            Some((block, true)) if below > 0 => (found, high) = (block, below),
-            // No account has sent anything in the first block: this node does not look at the block it is asked about.
-            Some((_, true)) => return Ok(None),
-            Some((_, false)) => break below,
-            None => return Ok(None),
-        }
-        stride = stride.saturating_mul(4);
-    };
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        match passed_at(middle).await? {
-            Some((block, true)) => (found, high) = (block, middle),
-            Some((_, false)) => low = middle,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(found))
 }

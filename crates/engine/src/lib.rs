@@ -15,6 +15,7 @@
 //! | `supervisor.rs` | the session, leases, which lanes run here |
 //! | `lane_task.rs` | the loop of one lane: events, apply, commit, plan, start |
 //! | `actions.rs` | doing what a plan asks for |
+//! | `prove.rs` | finding out who took a slot |
 //! | `watcher.rs` | following one chain for all its lanes |
 //! | `mailbox.rs`, `directory.rs` | how events reach a lane |
 //!
@@ -28,6 +29,7 @@ mod handle;
 mod lane_task;
 mod mailbox;
 mod parts;
+mod prove;
 mod supervisor;
 mod tasks;
 mod watcher;

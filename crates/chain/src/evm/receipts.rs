@@ -41,7 +41,14 @@ pub(super) async fn taker(
     pool.first("read the transactions of a block", |endpoint| async move {
         let raw = endpoint.ask(&Ask::new("eth_getBlockByHash", json!([block.hash, true]))).await?;
         let found: RawBlock = read("eth_getBlockByHash", &raw)?.ok_or_else(|| unknown_block(block))?;
-        for value in found.transactions {
+        // What is not in the block is said to be foreign: another block, or a header alone, must not say so.
+        let at = found.read()?.at;
+        if at.hash != block.hash {
+            let text = format!("asked for block {:#x}, it answered with {:#x}", block.hash, at.hash);
+            return Err(Failure::Unreadable(text));
+        }
+        let transactions = found.transactions()?;
+        for value in transactions {
             let tx: RawTransaction = serde_json::from_value(value)
                 .map_err(|error| Failure::Unreadable(format!("a transaction of a block: {error}")))?;
             if tx.from == account.0 && tx.nonce.as_u64() == slot.0 {
@@ -81,7 +88,7 @@ fn cannot(endpoint: &Endpoint, code: i64, text: &str) -> bool {
 async fn one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Vec<Receipt>, Failure> {
     let raw = endpoint.ask(&Ask::new("eth_getBlockByHash", json!([block.hash, false]))).await?;
     let found: RawBlock = read("eth_getBlockByHash", &raw)?.ok_or_else(|| unknown_block(block))?;
-    let asks: Vec<_> = found.transactions.iter().map(receipt_ask).collect();
+    let asks: Vec<_> = found.transactions()?.iter().map(receipt_ask).collect();
     endpoint
         .ask_all(&asks)
         .await

@@ -45,11 +45,15 @@ pub(crate) struct RawBlock {
     timestamp: Quantity,
     gas_limit: Quantity,
     base_fee_per_gas: Option<Quantity>,
-    #[serde(default)]
-    pub(crate) transactions: Vec<Value>,
+    transactions: Option<Vec<Value>>,
 }
 
 impl RawBlock {
+    /// What is in the block; a header alone does not say that there is nothing.
+    pub(crate) fn transactions(self) -> Result<Vec<Value>, Failure> {
+        self.transactions.ok_or_else(|| Failure::Unreadable("a block without its transactions".to_owned()))
+    }
+
     pub(crate) fn read(&self) -> Result<Block, Failure> {
         let (Some(number), Some(hash)) = (self.number, self.hash) else {
             return Err(Failure::Unreadable("a block without number or hash".to_owned()));

@@ -10,3 +10,4 @@ mod heads;
 mod quirks;
 mod secrecy;
 mod sending;
+mod taker;

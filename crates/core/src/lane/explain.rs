@@ -175,13 +175,20 @@ impl Lane {
             );
         }
         if self.chain_count().is_some_and(|count| slot < count) {
-            return format!(
+            let mut said = format!(
                 "the chain has used slot {slot}, but shows no receipt for any of our {} attempts; \
                  looked {} times, next look in {}",
                 record.attempts.len(),
                 record.work.looks,
                 span(record.work.look_at.since(now))
             );
+            if record.work.proofs > 0 {
+                said.push_str(&format!(
+                    "; no final block could be read yet that shows who took it, tried {} times",
+                    record.work.proofs
+                ));
+            }
+            return said;
         }
         let landed = |lower: &Slot| self.slots.get(lower).is_some_and(|record| record.mined.is_some());
         let first = self.chain_count().unwrap_or(slot);

@@ -8,7 +8,8 @@
 use super::{Action, Lane, Plan, Proof, back_off};
 use crate::ports::chain::Taker;
 use crate::request::Finality;
-use crate::view::{BlockRef, ChainView};
+use crate::transaction::Transaction;
+use crate::view::{BlockRef, ChainView, Standing};
 use crate::{Millis, Slot};
 
 /// Looks without a receipt before a proof is asked for; a slot is shown as displaced from then on.
@@ -17,8 +18,9 @@ pub(super) const LOOKS_UNTIL_DISPLACED: u32 = 3;
 impl Lane {
     pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
         let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
-        let Some(up_to) = final_number(&view, self.settings.finality) else { return };
         for (slot, record) in self.slots.range_mut(..count) {
+            let tx = record.tx.and_then(|id| self.bound.get(&id));
+            let Some(up_to) = final_for(tx, &view, self.settings.finality) else { continue };
             let work = &mut record.work;
             let due = record.mined.is_none()
                 && !record.attempts.is_empty()
@@ -49,10 +51,15 @@ impl Lane {
 
     /// The slot went to something that is none of our attempts, for good.
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, taker: Option<&Taker>, now: Millis) {
+        let view = self.live_view();
         let Some(record) = self.slots.get_mut(&slot) else { return };
+        let tx = record.tx.and_then(|id| self.bound.get(&id));
+        // The endpoints were asked after the view that said what is final: what they show now must be part of it.
+        if view.is_none_or(|view| view.standing(&block) == Standing::Orphaned) {
+            return self.take_unproven(slot, now);
+        }
         record.work.proving = false;
-        let content = record.tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.payload());
-        let alike = taker.zip(content).filter(|(taker, payload)| {
+        let alike = taker.zip(tx.map(|tx| tx.payload())).filter(|(taker, payload)| {
             taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
         });
         match alike {
@@ -62,7 +69,16 @@ impl Lane {
     }
 }
 
-/// The newest block that counts as final.
+/// The newest block that counts as final both for the lane and for the transaction: its caller may have asked for more,
+/// and to have asked for less is no wish to land twice.
+fn final_for(tx: Option<&Transaction>, view: &ChainView, lane: Finality) -> Option<u64> {
+    let of_lane = final_number(view, lane)?;
+    match tx.and_then(|tx| tx.request.options.finality) {
+        Some(asked) => final_number(view, asked).map(|of_tx| of_tx.min(of_lane)),
+        None => Some(of_lane),
+    }
+}
+
 fn final_number(view: &ChainView, finality: Finality) -> Option<u64> {
     match finality {
         Finality::Blocks(depth) => view.head.at.number.checked_sub(depth),

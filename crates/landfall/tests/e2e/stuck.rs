@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Chain, Server, Settings, signer, text, transfer, transfer_as, until};
+use crate::support::{Api, Chain, RECEIVER, Server, Settings, signer, text, transfer, transfer_as, until};
 
 const GWEI: u64 = 1_000_000_000;
 
@@ -126,6 +126,93 @@ async fn a_lane_whose_key_another_program_used_holds_until_an_operator_resumes_i
     chain.mine(2).await;
     assert_eq!(api.until_state(&second, "confirmed").await["nonce"], 2);
     assert_eq!(chain.landed().await.len(), 3);
+}
+
+/// Hands over a transfer with this wish, which the pool forgets; what another program sends takes its slot, for good.
+async fn displaced(chain: &Chain, api: &Api, wish: &str, foreign: Value) -> String {
+    let mut body = transfer();
+    body["options"] = json!({ "onDisplaced": wish });
+    let id = api.submit(&body).await;
+    let hash = api.until_state(&id, "broadcast").await["hash"].clone();
+    chain.call("anvil_dropTransaction", json!([hash])).await;
+    chain.call("eth_sendTransaction", json!([foreign])).await;
+    chain.mine(3).await;
+    assert_eq!(chain.count(&signer(0)).await, 1);
+    id
+}
+
+/// A transfer of the first signer in slot 0, to this account.
+fn foreign(to: &str) -> Value {
+    json!({ "from": signer(0), "to": to, "value": "0x1", "nonce": "0x0", "gas": "0x7530" })
+}
+
+/// The same bytes are sent again so late that the slot stays free for another.
+fn patient() -> Settings {
+    Settings { finality: 2, resubmit_after_s: 60, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn a_transaction_whose_slot_another_program_took_lands_once_in_another_if_its_caller_wished_so() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), patient()).await;
+    let api = &server.api;
+    let id = displaced(&chain, api, "requeue", foreign(&signer(1))).await;
+    api.until_tx(&id, "it has another slot", |tx| tx["nonce"] == 1 && tx["state"] == "broadcast").await;
+    chain.mine(3).await;
+    let done = api.until_state(&id, "confirmed").await;
+    let line = api.time_line(&id).await;
+    let kinds: Vec<&str> = line.iter().map(String::as_str).filter(|kind| *kind != "send_answered").collect();
+    assert_eq!(
+        kinds,
+        [
+            "accepted",
+            "signed",
+            "broadcast",
+            "displaced",
+            "requeued",
+            "signed",
+            "broadcast",
+            "mined",
+            "confirmed"
+        ]
+    );
+    let landed = chain.landed().await;
+    assert_eq!(landed.iter().map(|tx| tx.nonce).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(landed[1].hash, text(&done, "hash"), "ours landed once, after the stranger's");
+    assert_eq!(chain.pooled().await, 0, "nothing of ours is left to land");
+}
+
+#[tokio::test]
+async fn a_transaction_whose_slot_another_program_took_fails_if_its_caller_wished_so() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), patient()).await;
+    let api = &server.api;
+    let id = displaced(&chain, api, "fail", foreign(&signer(1))).await;
+    let failed = api.until_state(&id, "failed").await;
+    assert_eq!(text(&failed["reason"], "code"), "displaced");
+
+    let next = api.submit(&transfer()).await;
+    api.until_state(&next, "broadcast").await;
+    chain.mine(3).await;
+    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 1, "the lane goes on");
+    assert_eq!(chain.landed().await.len(), 2);
+}
+
+/// As after a restart on an older copy of the store, which has forgotten what was sent since.
+#[tokio::test]
+async fn a_transaction_whose_slot_went_to_one_that_does_the_same_asks_for_a_person_and_is_not_sent_again() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), patient()).await;
+    let api = &server.api;
+    let id = displaced(&chain, api, "requeue", foreign(RECEIVER)).await;
+    let stuck = api
+        .until_tx(&id, "it says what happened", |tx| text(tx, "stuckReason").contains("a person must look"))
+        .await;
+    assert_eq!((&stuck["nonce"], &stuck["displaced"]), (&json!(0), &json!(true)), "{stuck:#}");
+    let taker = chain.landed().await.remove(0).hash;
+    assert!(text(&stuck, "stuckReason").contains(&taker), "{stuck:#}");
+    chain.mine(3).await;
+    assert_eq!((chain.landed().await.len(), chain.pooled().await), (1, 0));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod explain;
 mod finish;
 mod funds;
 mod properties;
+mod prove;
 mod reprice;
 mod sign;
 mod watch;

@@ -1,0 +1,128 @@
+//! Which transaction of an account used a count, as the whole block shows it (E11).
+
+use alloy_primitives::{Address, B256, U256, address};
+use landfall_core::ports::chain::{BlockAt, Chain, Error};
+use landfall_core::ports::signer::Signer;
+use landfall_core::view::BlockRef;
+use landfall_core::{Account, Slot, TxHash, Wei};
+use serde_json::{Value, json};
+
+use crate::harness::node::Anvil;
+use crate::harness::stub::{Mood, Say, Stub, block};
+use crate::harness::{BOB, chain, dynamic, seal, signer, transfer, until};
+
+const AT: BlockRef = BlockRef { number: 5, hash: B256::repeat_byte(5) };
+const ALICE: Address = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
+const HASHES: [B256; 3] = [B256::repeat_byte(0x11), B256::repeat_byte(0x12), B256::repeat_byte(0x13)];
+
+/// A block with a transfer of Bob's and two transactions of Alice's, with counts 6 and 7.
+fn whole() -> Value {
+    let mut block = block(AT.number, AT.hash, &[]);
+    block["transactions"] = json!([
+        { "hash": HASHES[0], "from": BOB, "nonce": "0x7", "to": ALICE, "value": "0x1", "input": "0x" },
+        { "hash": HASHES[1], "from": ALICE, "nonce": "0x6", "to": BOB, "value": "0x0", "input": "0xabcd" },
+        { "hash": HASHES[2], "from": ALICE, "nonce": "0x7", "to": null, "value": "0x9", "input": "0x60" },
+    ]);
+    block
+}
+
+fn serving(stub: &Stub, block: Value) {
+    stub.on("eth_getBlockByHash", move |params| {
+        assert_eq!(*params, json!([AT.hash, true]));
+        Say::Result(block.clone())
+    });
+}
+
+#[tokio::test]
+async fn the_taker_is_the_accounts_own_transaction_with_that_count() {
+    let stub = Stub::start().await;
+    serving(&stub, whole());
+    let chain = chain(&[stub.url()]);
+    let call = chain.taker(&AT, Account(ALICE), Slot(6)).await.unwrap().unwrap();
+    assert_eq!((call.hash, call.to, call.value), (TxHash(HASHES[1]), Some(Account(BOB)), Wei(U256::ZERO)));
+    assert_eq!(call.data.as_ref(), [0xab, 0xcd]);
+    let creation = chain.taker(&AT, Account(ALICE), Slot(7)).await.unwrap().unwrap();
+    assert_eq!((creation.hash, creation.to, creation.value), (TxHash(HASHES[2]), None, Wei(U256::from(9))));
+}
+
+#[tokio::test]
+async fn a_count_that_no_transaction_of_the_account_has_was_passed_otherwise() {
+    let stub = Stub::start().await;
+    serving(&stub, whole());
+    let chain = chain(&[stub.url()]);
+    assert_eq!(chain.taker(&AT, Account(ALICE), Slot(8)).await, Ok(None));
+    assert_eq!(chain.taker(&AT, Account(BOB), Slot(6)).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_block_that_no_endpoint_knows_is_an_error_and_not_a_missing_taker() {
+    let stub = Stub::start().await;
+    serving(&stub, Value::Null);
+    let Err(Error::Unreachable { text, .. }) = chain(&[stub.url()]).taker(&AT, Account(ALICE), Slot(6)).await
+    else {
+        panic!()
+    };
+    assert!(text.contains("it does not know block 5"), "{text}");
+}
+
+#[tokio::test]
+async fn a_block_that_is_not_whole_or_is_another_one_is_an_error_and_not_a_missing_taker() {
+    let mut header = whole();
+    header.as_object_mut().unwrap().remove("transactions");
+    let hashes = block(AT.number, AT.hash, &HASHES);
+    let other = block(AT.number, B256::repeat_byte(6), &[]);
+    for answer in [header, hashes, other] {
+        let stub = Stub::start().await;
+        serving(&stub, answer.clone());
+        let said = chain(&[stub.url()]).taker(&AT, Account(ALICE), Slot(6)).await;
+        assert!(matches!(said, Err(Error::Unreadable { .. })), "{answer}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_cannot_show_the_block_is_passed_over_for_one_that_can() {
+    let (ignorant, good) = (Stub::start().await, Stub::start().await);
+    serving(&ignorant, Value::Null);
+    serving(&good, whole());
+    let chain = chain(&[ignorant.url(), good.url()]);
+    let found = async || chain.taker(&AT, Account(ALICE), Slot(6)).await.map(|taker| taker.unwrap().hash);
+    assert_eq!(found().await, Ok(TxHash(HASHES[1])));
+    assert_eq!(ignorant.asked("eth_getBlockByHash"), 1);
+    ignorant.mood(Mood::Http(500, ""));
+    assert_eq!(found().await, Ok(TxHash(HASHES[1])));
+    good.mood(Mood::Http(500, ""));
+    assert!(found().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_node_shows_who_took_a_count_in_which_block() {
+    let anvil = Anvil::start(&[]).await;
+    let chain = chain(&[anvil.http()]);
+    let mut creation = transfer(1, dynamic());
+    creation.call.to = None;
+    creation.call.data = vec![0x00].into();
+    let drafts = [transfer(0, dynamic()), creation];
+    let mut sealed = Vec::new();
+    for draft in &drafts {
+        sealed.push(seal(&chain, draft).await);
+    }
+    chain.send(&sealed).await;
+    let hashes = [sealed[0].hash, sealed[1].hash];
+    let receipts = until("two receipts", || async {
+        let receipts = chain.receipts(&hashes).await.unwrap();
+        (receipts.len() == 2).then_some(receipts)
+    })
+    .await;
+    let account = signer().account();
+    for (draft, receipt) in drafts.iter().zip(&receipts) {
+        let taker = chain.taker(&receipt.block, account, draft.slot).await.unwrap().unwrap();
+        assert_eq!((taker.hash, taker.to), (receipt.hash, draft.call.to));
+        assert_eq!((taker.value, taker.data), (draft.call.value, draft.call.data.clone()));
+        assert_eq!(chain.taker(&receipt.block, account, Slot(2)).await, Ok(None));
+        assert_eq!(chain.taker(&receipt.block, Account(BOB), draft.slot).await, Ok(None));
+    }
+    let genesis = chain.block(BlockAt::Number(0)).await.unwrap().unwrap();
+    assert_eq!(chain.taker(&genesis.at, account, Slot(0)).await, Ok(None));
+    let nowhere = BlockRef { number: 1, hash: B256::repeat_byte(9) };
+    assert!(chain.taker(&nowhere, account, Slot(0)).await.is_err());
+}
