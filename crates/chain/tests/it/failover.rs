@@ -152,6 +152,19 @@ async fn a_receipt_that_one_endpoint_does_not_know_is_asked_of_the_next() {
     assert_eq!(chain.receipts(&[]).await, Ok(vec![]));
 }
 
+// covers: H2
+#[tokio::test]
+async fn a_node_that_is_still_indexing_is_no_word_about_a_receipt() {
+    let (indexing, good) = (Stub::start().await, Stub::start().await);
+    let hash = B256::repeat_byte(1);
+    indexing.on("eth_getTransactionReceipt", |_| Say::Error(-32000, "transaction indexing is in progress"));
+    good.on("eth_getTransactionReceipt", move |_| Say::Result(receipt(hash, 5, AT.hash)));
+    let both = chain(&[indexing.url(), good.url()]);
+    assert_eq!(both.receipts(&[TxHash(hash)]).await.unwrap().len(), 1);
+    let alone = chain(&[indexing.url()]).receipts(&[TxHash(hash)]).await;
+    assert!(alone.is_err(), "it is not the same as none: {alone:?}");
+}
+
 #[tokio::test]
 async fn a_block_that_no_endpoint_knows_is_none_and_silence_is_an_error() {
     let (one, two) = (Stub::start().await, Stub::start().await);

@@ -191,3 +191,31 @@ fn a_slot_that_is_final_ahead_of_the_view_is_not_a_hole() {
     world.calm_down(50);
     assert_eq!(world.desk.store.state(above), TxState::Confirmed);
 }
+
+// covers: A1
+#[test]
+fn crashes_between_signing_and_sending_burn_no_slot() {
+    for settings in [settings(), remote()] {
+        let mut world = world(settings);
+        let id = world.submit();
+        for nth in 0..20 {
+            world.show(0, true);
+            while world.started(Kind::Load) {
+                world.carry(Kind::Load, Fault::None);
+            }
+            if nth >= 10 && world.started(Kind::Sign) {
+                world.carry(Kind::Sign, Fault::None);
+            }
+            assert!(world.started(Kind::Sign) || world.started(Kind::Send));
+            world.play(Step::Crash);
+        }
+        assert!(world.chain.pool.is_empty(), "nothing was ever sent");
+        world.show(0, true);
+        world.rest();
+        let next = world.broadcast();
+        assert_eq!((world.slot_of(id), world.slot_of(next)), (Some(5), Some(6)));
+        assert_eq!(world.attempts(5).len(), 1);
+        world.finalise();
+        assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+    }
+}

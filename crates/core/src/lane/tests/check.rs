@@ -55,6 +55,34 @@ fn what_can_never_work_fails_without_a_slot() {
     }
 }
 
+// covers: A7
+#[test]
+fn an_estimate_that_fails_in_the_middle_of_a_burst_leaves_no_gap() {
+    let mut world = world(settings());
+    world.command(CommandKind::Pause);
+    let ids: Vec<_> = (1..=3).map(|value| world.submit_as(payment(value), Options::default())).collect();
+    world.rest();
+    world.command(CommandKind::Resume);
+    world.carry(Kind::Load, Fault::None);
+    let Action::Prepare(jobs) = world.take(Kind::Prepare) else { unreachable!() };
+    let reverts = |target| target == PrepareTarget::Tx(ids[1]);
+    let answer = jobs.iter().map(|job| Prepared {
+        target: job.target,
+        result: if reverts(job.target) {
+            Err(EstimateFailure::Reverted { reason: text() })
+        } else {
+            Ok(Gas(40_000))
+        },
+    });
+    world.turn(vec![LaneEvent::Prepared(answer.collect())]);
+    world.rest();
+    let slots: Vec<_> = ids.iter().map(|id| world.slot_of(*id)).collect();
+    assert_eq!(slots, [Some(5), None, Some(6)]);
+    world.finalise();
+    let states: Vec<_> = ids.iter().map(|id| world.desk.store.state(*id)).collect();
+    assert_eq!(states, [TxState::Confirmed, TxState::Failed, TxState::Confirmed]);
+}
+
 #[test]
 fn an_account_that_cannot_pay_holds_or_fails_as_the_caller_said() {
     let funds = || Err(EstimateFailure::InsufficientFunds { text: text() });

@@ -58,6 +58,19 @@ fn with_stored_bytes_a_cancel_is_decided_by_the_chain() {
     }
 }
 
+// covers: K3
+#[test]
+fn a_no_op_gets_the_gas_that_the_chain_asks_for() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.cancel(id);
+    world.carry(Kind::Prepare, Fault::None);
+    let drafts = world.drafts();
+    assert!(drafts[0].no_op);
+    // The chain says 40 000, and a fifth is added.
+    assert_eq!(drafts[0].gas, crate::Gas(48_000));
+}
+
 #[test]
 fn a_cancel_of_a_mined_transaction_matters_only_after_a_reorg() {
     let mut world = world(settings());

@@ -22,6 +22,22 @@ fn it_ends_when_its_winner_is_final_and_not_before() {
     assert_eq!(world.desk.lane.open_hashes().count(), 0);
 }
 
+// covers: H6, O2
+#[test]
+fn while_the_chain_stands_still_time_confirms_nothing() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.block();
+    for _ in 0..60 {
+        world.wait(60_000);
+        world.show(0, true);
+        world.rest();
+    }
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
 #[test]
 fn a_mined_revert_ends_as_reverted() {
     let mut world = world(settings());
@@ -97,6 +113,30 @@ fn a_displaced_transaction_fails_if_the_caller_said_so() {
     assert_eq!(reason.map(|reason| reason.code), Some(ReasonCode::Displaced));
     world.rest();
     assert!(world.desk.lane.is_idle());
+}
+
+// covers: B1
+#[test]
+fn a_slot_that_a_stranger_took_while_the_lane_was_down_is_proven_foreign_and_queued_again_once() {
+    let mut world = world(settings());
+    let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.play(Step::Foreign);
+    for _ in 0..3 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.play(Step::Crash);
+    world.show(0, true);
+    for _ in 0..10 {
+        world.rest();
+        world.wait(15_000);
+    }
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Requeued { .. })), 1);
+    assert_eq!(world.slot_of(id), Some(6));
+    world.calm_down(50);
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Confirmed, Some(6)));
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Requeued { .. })), 1);
 }
 
 #[test]

@@ -10,7 +10,11 @@ use crate::transaction::TxState;
 impl super::World {
     /// A minute in which the chain moves and takes nothing of ours.
     fn stall(&mut self) {
-        for _ in 0..60 {
+        self.stall_for(60);
+    }
+
+    fn stall_for(&mut self, seconds: u64) {
+        for _ in 0..seconds {
             self.desk.pass(1_000);
             self.chain.mine(0, true, self.desk.now);
             self.show(0, true);
@@ -165,4 +169,61 @@ fn a_transaction_that_the_account_cannot_pay_is_not_made_dearer() {
     world.stall();
     assert!(!world.started(Kind::Sign));
     assert!(world.started(Kind::Send), "the same bytes go on being sent");
+}
+
+// covers: B4
+#[test]
+fn a_slot_that_a_stranger_has_used_is_not_re_priced() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.play(Step::Foreign);
+    world.show(0, true);
+    world.carry(Kind::Look, Fault::None);
+    world.stall();
+    world.stall();
+    assert!(!world.started(Kind::Sign));
+    assert!(!world.desk.store.state(id).is_terminal(), "nor is it given up");
+}
+
+// covers: D3
+#[test]
+fn after_a_restart_a_replacement_still_beats_every_attempt_made_before() {
+    let mut world = world(settings());
+    world.broadcast();
+    world.stall();
+    world.rest();
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    world.stall();
+    world.rest();
+    let made = world.attempts(5);
+    assert_eq!(made.len(), 3);
+    assert!(made[2].fees.cap() >= made[1].fees.cap().raised_by(10));
+    assert!(made[2].fees.tip() >= made[1].fees.tip().raised_by(10));
+    assert_eq!(world.chain.pool.values().next(), Some(&made[2].hash), "the pool took it");
+}
+
+// covers: D7, O14
+#[test]
+fn one_that_is_in_a_block_or_was_just_reached_is_not_re_priced() {
+    let mut mined = world(settings());
+    mined.broadcast();
+    mined.chain.mine(1, true, mined.desk.now);
+    mined.show(0, false);
+    mined.carry(Kind::Look, Fault::NotDone);
+    mined.stall();
+    assert!(!mined.started(Kind::Sign), "it is in a block, though its receipt is not shown");
+
+    let mut world = world(settings());
+    world.broadcast();
+    let second = world.broadcast();
+    world.stall_for(50);
+    assert!(!world.started(Kind::Sign), "blocks came, and the interval has not passed");
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, true);
+    world.stall_for(59);
+    assert!(!world.started(Kind::Sign), "it could land only since the one below it did");
+    world.stall_for(1);
+    assert_eq!(world.drafts()[0].tx, Some(second));
 }

@@ -165,3 +165,28 @@ fn another_chains_count_is_not_where_a_lane_begins() {
     world.show(0, true);
     assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
 }
+
+// covers: H8, O15
+#[test]
+fn receipts_are_matched_by_hash_in_whatever_order_they_come_and_slots_end_in_theirs() {
+    let mut world = world(settings());
+    let ids: Vec<_> = (0..3).map(|_| world.broadcast()).collect();
+    for success in [true, false, true] {
+        world.chain.mine(1, success, world.desk.now);
+    }
+    for _ in 0..2 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    let open: Vec<_> = world.desk.lane.open_hashes().collect();
+    let mut receipts = world.chain.receipts(&open);
+    receipts.reverse();
+    assert_eq!(receipts.len(), 3);
+    let view = Arc::new(world.chain.view(0));
+    world.turn(vec![LaneEvent::Chain { view, receipts }]);
+    let states: Vec<_> = ids.iter().map(|id| world.desk.store.state(*id)).collect();
+    assert_eq!(states, [TxState::Confirmed, TxState::Reverted, TxState::Confirmed]);
+    let ended = |entry: &Entry| matches!(entry, Entry::Confirmed { .. } | Entry::Reverted { .. });
+    let journal = world.desk.store.journal.iter();
+    let order: Vec<_> = journal.filter(|told| ended(&told.entry)).filter_map(|told| told.tx).collect();
+    assert_eq!(order, ids);
+}
