@@ -75,9 +75,7 @@ fn otherwise(action: &Action) -> LaneEvent {
         }
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
-        Action::Look(slots) => {
-            LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() }
-        }
+        Action::Look(slots) => LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() },
     }
 }
 

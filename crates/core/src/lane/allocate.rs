@@ -218,7 +218,9 @@ impl Lane {
                 coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting, funds))
             }
             Some(Hold::Paused) => false,
-            Some(Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. }) => true,
+            Some(
+                Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. },
+            ) => true,
         };
         let free = self.row.returned.range(count..).filter(|slot| !self.tentative.contains_key(slot));
         free.filter(|_| !wanted).copied().collect()

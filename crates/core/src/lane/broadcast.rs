@@ -6,7 +6,7 @@
 //! | unknown, endpoint, pool full, node policy, account limit | the same bytes again, soon, then less often |
 //! | nonce too low | the receipts of all attempts are looked at |
 //! | nonce too high | the lower slot must land first; the same bytes again soon |
-//! | replacement underpriced, underpriced, below base fee | re-priced at once |
+//! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
 //! | insufficient funds | the same bytes again later |
 //! | invalid, reverted, never includable | the transaction is to fail: its slot gets a no-op |
 //!
@@ -89,7 +89,13 @@ impl Lane {
                 work.send_at = soon;
             }
             SendOutcome::ReplacementUnderpriced | SendOutcome::Underpriced | SendOutcome::FeeBelowBase => {
-                work.reprice_now |= newest;
+                if newest && !work.reprice_now {
+                    work.reprice_now = true;
+                    if work.cheap_refusals > 0 {
+                        work.sign_at = now.after(back_off(work.cheap_refusals, 500, 30_000));
+                    }
+                    work.cheap_refusals = work.cheap_refusals.saturating_add(1);
+                }
                 work.send_at = soon;
             }
             SendOutcome::InsufficientFunds => {

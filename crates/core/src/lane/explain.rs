@@ -93,7 +93,9 @@ impl Lane {
         if kind == self.hold_noted {
             return;
         }
-        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. })) = &hold {
+        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. })) =
+            &hold
+        {
             self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
         }
         self.hold_noted = kind;

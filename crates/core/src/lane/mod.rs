@@ -182,6 +182,8 @@ struct SlotWork {
     taken_alike: Option<TxHash>,
     /// A node refused the newest attempt as too cheap.
     reprice_now: bool,
+    /// How often that happened: the first time it is re-priced at once, then less and less often.
+    cheap_refusals: u32,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
 }

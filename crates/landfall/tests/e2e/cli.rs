@@ -219,3 +219,18 @@ async fn the_demo_lands_everything_once_through_kills_and_faults_and_says_so_in_
     assert!(summary["kills"].as_u64() >= Some(5) && summary["reorganisedBlocks"] == 4, "{summary}");
     assert!(summary["faults"].is_object(), "{summary}");
 }
+
+#[tokio::test]
+async fn the_simulator_repeats_a_seed_and_runs_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let once = landfall(folder.path(), &["sim", "--seed", "7", "--json"]).await.json();
+    let again = landfall(folder.path(), &["sim", "--seed", "7", "--json"]).await.json();
+    assert_eq!(once["traceHash"], again["traceHash"]);
+    assert_eq!(once["violations"], serde_json::json!([]));
+    let readable = landfall(folder.path(), &["sim", "--seed", "7"]).await;
+    let hash = once["traceHash"].as_str().unwrap();
+    assert!(readable.good().contains(hash), "the trace ends with its hash");
+    let many = landfall(folder.path(), &["sim", "--seeds", "4", "--from", "5", "--json"]).await.json();
+    assert_eq!(many["runs"], 4);
+    landfall(folder.path(), &["sim", "--seeds", "0"]).await.bad(2, "0 is not in");
+}

@@ -72,7 +72,9 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(name) = fields.next_key::<String>()? {
             let value = fields.next_value_seed(Strict)?;
             if map.contains_key(&name) {
-                return Err(A::Error::custom(format!("the field {name:?} is there twice; which one counts?")));
+                return Err(A::Error::custom(format!(
+                    "the field {name:?} is there twice; which one counts?"
+                )));
             }
             map.insert(name, value);
         }
