@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use landfall_core::journal::replay;
+use landfall_core::journal::{JournalRow, replay};
 use landfall_core::ports::store::{Reads, TxQuery};
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
-use landfall_core::{LaneId, TxId};
+use landfall_core::{JournalSeq, LaneId, TxId};
 use landfall_store::Memory;
 
 use crate::chain::model::Fork;
@@ -18,6 +18,8 @@ use crate::world::{Rule, World};
 const MOST_ENTRIES: usize = 400;
 /// More attempts than this for one slot are unbounded growth; the lane's own bound is below it.
 const MOST_ATTEMPTS: usize = 80;
+/// As much of a lane's journal is shown.
+const MOST_JOURNAL: usize = 80;
 
 pub(crate) struct Checkers {
     world: Arc<World>,
@@ -103,6 +105,28 @@ impl Checkers {
                 self.world.violated(Rule::NoGaps, text);
             }
         }
+    }
+
+    /// The journal of the lane that the first violation names, or whose transaction it names.
+    pub(crate) async fn journal_of_the_first_violation(&self) -> Vec<String> {
+        let Some(text) = self.world.lock().violations.first().map(|violation| violation.text.clone()) else {
+            return Vec::new();
+        };
+        let all = self.all().await;
+        let named = |tx: &&Transaction| {
+            let request = marker(tx).map(|marker| format!("request {marker:x} "));
+            text.contains(&tx.id.to_string())
+                || text.contains(&tx.lane.to_string())
+                || request.is_some_and(|request| text.contains(&request))
+        };
+        let Some(lane) = all.iter().find(named).map(|tx| tx.lane) else { return Vec::new() };
+        let rows = self.memory.journal_after(JournalSeq(0), u32::MAX).await.unwrap_or_default();
+        let rows: Vec<_> = rows.into_iter().filter(|row| row.lane == lane).collect();
+        let line = |row: &JournalRow| {
+            let tx = row.tx.map_or_else(|| "the lane".to_owned(), |tx| tx.to_string());
+            format!("{:>6}  {tx}  {:?}", row.seq, row.entry)
+        };
+        rows[rows.len().saturating_sub(MOST_JOURNAL)..].iter().map(line).collect()
     }
 
     /// Unfinished transactions.

@@ -36,6 +36,8 @@ pub struct Report {
     /// The scenario in a line, and what happened, where it was asked for or something was violated.
     pub scenario: String,
     pub lines: Vec<String>,
+    /// The journal of the lane that the first violation is about, newest last.
+    pub journal: Vec<String>,
 }
 
 /// How a run is made.
@@ -92,7 +94,8 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
             chain_restarts(&world, &nodes, &checkers).await;
         }
     }
-    report(&world, checkers.all().await.len() as u64)
+    let journal = checkers.journal_of_the_first_violation().await;
+    report(&world, checkers.all().await.len() as u64, journal)
 }
 
 fn make_chains(world: &Arc<World>, salt: u64) {
@@ -234,7 +237,7 @@ async fn chain_restarts(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Check
     }
 }
 
-fn report(world: &Arc<World>, transactions: u64) -> Report {
+fn report(world: &Arc<World>, transactions: u64, journal: Vec<String>) -> Report {
     let simulated = Duration::from_millis(world.now());
     let mut inner = world.lock();
     Report {
@@ -248,6 +251,7 @@ fn report(world: &Arc<World>, transactions: u64) -> Report {
         violations: inner.violations.clone(),
         scenario: world.scenario.sentence(),
         lines: inner.trace.take_lines(),
+        journal,
     }
 }
 

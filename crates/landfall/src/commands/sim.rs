@@ -56,6 +56,12 @@ fn say_end(report: &Report) {
     for violation in &report.violations {
         println!("{} {}: {}", coloured("violated", Colour::Red), violation.rule.sentence(), violation.text);
     }
+    if !report.journal.is_empty() {
+        println!("The journal of that lane:");
+        for line in &report.journal {
+            println!("{line}");
+        }
+    }
 }
 
 /// A failing seed, made as small as it gets.

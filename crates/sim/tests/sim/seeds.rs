@@ -55,3 +55,19 @@ fn different_seeds_give_different_traces() {
     let hash = |seed| run(Scenario::from_seed(seed), Options::default()).expect("a runtime").trace_hash;
     assert_ne!(hash(1), hash(2));
 }
+
+#[test]
+fn a_broken_rule_comes_with_the_journal_of_its_lane_and_a_smaller_scenario() {
+    let options = Options { planted: Some(landfall_sim::Planted::RequeueOnNullReceipt), readable: false };
+    let (seed, (smaller, report)) = (1..=100)
+        .find_map(|seed| {
+            let found = landfall_sim::shorten(Scenario::from_seed(seed), options).expect("a runtime");
+            found.map(|found| (seed, found))
+        })
+        .expect("the planted bug breaks a rule");
+    assert!(!report.violations.is_empty());
+    assert!(report.journal.iter().any(|line| line.contains("Requeued")), "{:#?}", report.journal);
+    let asked = |scenario: &Scenario| scenario.callers * scenario.requests_per_caller;
+    let first = Scenario::from_seed(seed);
+    assert!(asked(&smaller) < asked(&first) || smaller.rates.len() < first.rates.len());
+}
