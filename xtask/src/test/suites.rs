@@ -28,14 +28,14 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "unit and conformance",
         covers: "every crate on its own: rules, properties, one conformance suite per port",
         by_default: true,
-        budget: Duration::from_secs(180),
+        budget: Duration::from_secs(120),
         tests: Tests::Rest,
     },
     Suite {
         name: "doc tests",
         covers: "examples in doc comments",
         by_default: true,
-        budget: Duration::from_secs(60),
+        budget: Duration::from_secs(120),
         tests: Tests::Doc,
     },
     Suite {
