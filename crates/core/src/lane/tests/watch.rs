@@ -190,3 +190,24 @@ fn receipts_are_matched_by_hash_in_whatever_order_they_come_and_slots_end_in_the
     let order: Vec<_> = journal.filter(|told| ended(&told.entry)).filter_map(|told| told.tx).collect();
     assert_eq!(order, ids);
 }
+
+#[test]
+fn a_final_slot_that_the_chain_takes_back_holds_the_lane_and_is_written_down() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.finalise();
+    assert_eq!(world.desk.store.tx(id).status.state, TxState::Confirmed);
+    // A reorganisation deeper than finality: the account's count is what it was before.
+    let mut view = world.chain.view(0);
+    view.counts.insert(world.desk.lane.id().signer, crate::Slot(5));
+    world.desk.lane.apply(
+        vec![crate::lane::LaneEvent::Chain { view: std::sync::Arc::new(view), receipts: Vec::new() }],
+        world.desk.now,
+    );
+    let hold = world.desk.lane.hold();
+    assert_eq!(hold, Some(crate::lane::Hold::FinalReplaced { slot: crate::Slot(5) }));
+    assert!(hold.unwrap().sentence().contains("slot 5 back after it was final"));
+    let commit = world.desk.lane.take_commit(world.desk.now).unwrap();
+    let held = |entry: &crate::journal::NewEntry| matches!(entry.entry, Entry::LaneHeld { .. });
+    assert!(commit.journal.iter().any(held), "it is written down: {:?}", commit.journal);
+}
