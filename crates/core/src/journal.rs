@@ -9,7 +9,7 @@ use crate::fees::Fees;
 use crate::outcome::SendReport;
 use crate::transaction::{Reason, TxState};
 use crate::view::{BlockRef, Receipt};
-use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId, Wei};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +131,15 @@ pub enum Entry {
     Expired {
         reason: Reason,
     },
+    /// The account has little.
+    LowBalance {
+        balance: Wei,
+        text: String,
+    },
+    /// The account has enough again.
+    BalanceRestored {
+        balance: Wei,
+    },
     /// The lane stopped handing out slots.
     LaneHeld {
         text: String,
@@ -160,6 +169,8 @@ impl Entry {
             Self::Failed { .. } => Some("tx.failed"),
             Self::Cancelled { .. } => Some("tx.cancelled"),
             Self::Expired { .. } => Some("tx.expired"),
+            Self::LowBalance { .. } => Some("lane.low_balance"),
+            Self::BalanceRestored { .. } => Some("lane.balance_restored"),
             Self::LaneHeld { .. } => Some("lane.held"),
             Self::LaneResumed { .. } => Some("lane.resumed"),
             Self::Simulated
@@ -252,6 +263,8 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::FinalReorged { .. }
         | Entry::LandedAgain { .. }
         | Entry::FinalLost { .. }
+        | Entry::LowBalance { .. }
+        | Entry::BalanceRestored { .. }
         | Entry::LaneHeld { .. }
         | Entry::LaneResumed { .. } => now,
     }

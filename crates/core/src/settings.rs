@@ -48,6 +48,8 @@ pub struct LaneSettings {
     pub on_displaced: OnDisplaced,
     /// Every transaction is simulated before it is signed, also one that brings its own gas.
     pub checks: bool,
+    /// At or below this balance the lane says that it has little.
+    pub low_balance: Option<Wei>,
     /// A value above this needs a person's yes.
     pub approve_above: Option<Wei>,
     /// Remote signers: the slot is committed before the signature is asked for.
@@ -71,6 +73,7 @@ impl Default for LaneSettings {
             max_attempts: 32,
             on_displaced: OnDisplaced::Fail,
             checks: false,
+            low_balance: None,
             approve_above: None,
             reserve_before_signing: false,
             planted: None,

@@ -1,6 +1,6 @@
 //! Showing what is stored: camelCase JSON, wei as decimal strings, times as RFC 3339.
 
-use landfall_core::attempt::Attempt;
+use landfall_core::attempt::{Attempt, Tally};
 use landfall_core::confirmations;
 use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
@@ -165,7 +165,8 @@ fn attempt(attempt: &Attempt) -> Value {
         "accepted": attempt.hints.accepted,
         "firstSentAt": attempt.hints.first_sent_at.map(time),
         "lastSentAt": attempt.hints.last_sent_at.map(time),
-        "lastAnswer": attempt.hints.last.as_ref().map(answer),
+        "lastAnswer": attempt.hints.last().map(answer),
+        "answers": attempt.hints.answers.iter().map(tally).collect::<Vec<_>>(),
     });
     match attempt.fees {
         Fees::Legacy { gas_price } => value["gasPrice"] = json!(gas_price),
@@ -185,6 +186,15 @@ fn answer(report: &SendReport) -> Value {
         "text": report.text,
         "latencyMs": report.latency_ms,
     }))
+}
+
+/// An answer, how often it was given, and when first and last.
+fn tally(tally: &Tally) -> Value {
+    let mut value = answer(&tally.report);
+    value["count"] = json!(tally.count);
+    value["firstAt"] = time(tally.first_at);
+    value["lastAt"] = time(tally.last_at);
+    value
 }
 
 /// One line of a time line.

@@ -58,16 +58,11 @@ impl Lane {
         record.work.sending = false;
         let newest = current(&self.reopened, record).is_some_and(|newest| newest.hash == hash);
         let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
-        attempt.hints.sends = attempt.hints.sends.saturating_add(1);
-        attempt.hints.first_sent_at.get_or_insert(now);
-        attempt.hints.last_sent_at = Some(now);
-        attempt.hints.last = Some(report.clone());
-        attempt.hints.accepted |= report.outcome.is_taken();
+        let first_of_its_kind = attempt.hints.answered(report.clone(), now);
         let ordinal = attempt.ordinal;
         let no_op = attempt.no_op;
         let tx = record.tx;
         let work = &mut record.work;
-        let first_of_its_kind = work.answers.insert(report.outcome);
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut fatal = false;

@@ -217,7 +217,7 @@ impl Lane {
         if record.work.at_ceiling == Some(tx.version()) {
             said.push_str("its price is at the ceiling; ");
         }
-        match &newest.hints.last {
+        match newest.hints.last() {
             Some(report) if report.outcome.is_taken() => said.push_str("the pool has it"),
             Some(report) => said.push_str(&format!(
                 "the last answer was {}{}",

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use alloy_primitives::U256;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::{SendOutcome, SendReport};
+use crate::outcome::SendReport;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
@@ -170,8 +170,6 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    /// The kinds of answers that the newest attempt has had: each is written once.
-    answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -261,6 +259,8 @@ pub struct Lane {
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
+    /// That the account has too little was written down.
+    funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
@@ -306,6 +306,7 @@ impl Lane {
             next_serial: 0,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
+            funds_low: false,
             hold_noted: None,
         };
         for tx in record.bound {
@@ -388,6 +389,7 @@ impl Lane {
         }
         self.settle(now);
         self.note_hold(now);
+        self.note_funds(now);
     }
 
     /// What must be committed before anything else is done. Hints alone wait for up to a second.

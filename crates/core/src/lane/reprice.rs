@@ -85,7 +85,7 @@ impl Lane {
         let newest = current(&self.reopened, record)?;
         newest.hints.first_sent_at?;
         // A dearer attempt is the last thing that an account without funds can pay (E7).
-        let refused = newest.hints.last.as_ref().map(|last| last.outcome);
+        let refused = newest.hints.last().map(|last| last.outcome);
         if refused == Some(SendOutcome::InsufficientFunds) {
             return None;
         }
