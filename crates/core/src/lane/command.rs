@@ -59,6 +59,7 @@ impl Lane {
             && count <= ended
         {
             self.ended = None;
+            self.row.ended = None;
             let text = format!("an operator resumed it: slot {count}, which was final, may be filled");
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }

@@ -83,6 +83,7 @@ impl Lane {
             self.changes.close(slot, record.attempts);
         }
         self.ended = self.ended.max(Some(slot));
+        self.row.ended = self.ended;
     }
 
     /// The slot went to somebody else's transaction, for good.

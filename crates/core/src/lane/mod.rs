@@ -158,6 +158,8 @@ struct SlotRecord {
 /// What is going on for a slot: not stored, and gone after a crash.
 #[derive(Debug, Clone, Default)]
 struct SlotWork {
+    /// What the first attempt is numbered, where the slot had a life before.
+    first_ordinal: u32,
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
@@ -279,6 +281,7 @@ impl Lane {
     /// A lane as its owner found it in the store.
     #[must_use]
     pub fn load(record: LaneRecord, settings: Arc<LaneSettings>, now: Millis) -> Self {
+        let ended = record.row.ended;
         let mut lane = Self {
             id: record.lane,
             token: record.token,
@@ -291,7 +294,7 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
-            ended: None,
+            ended,
             view: None,
             seen_count: None,
             moved_at: now,

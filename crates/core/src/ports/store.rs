@@ -56,6 +56,18 @@ pub struct LaneRow {
     pub returned: BTreeSet<Slot>,
     /// An operator stopped it.
     pub paused: bool,
+    /// The highest slot that is known to be final: if the chain takes it back, the lane holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Slot>,
+    /// How often a slot below the cursor was filled although it may have ended before. Attempts of such a slot are
+    /// numbered from here, so that they never meet those of its first life, which are history.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refilled: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A change to one transaction's row.
