@@ -1,5 +1,6 @@
 //! What callers hold of an engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,8 @@ pub struct Health {
     pub store: Result<(), StoreError>,
     pub chains: Vec<ChainHealth>,
     pub lanes_running: usize,
+    /// Lanes that cannot be loaded or written, and why.
+    pub lanes_in_trouble: BTreeMap<LaneId, String>,
 }
 
 /// A cheap, shared reference to a running engine.
@@ -217,7 +220,8 @@ impl Handle {
 
     /// Why a lane hands out no slots. None if it does, or does not run here.
     pub async fn explain_lane(&self, lane: LaneId) -> Option<String> {
-        self.ask(lane, None).await
+        let told = self.ask(lane, None).await;
+        told.or_else(|| self.shared.lane_troubles().remove(&lane))
     }
 
     async fn ask(&self, lane: LaneId, tx: Option<TxId>) -> Option<String> {
@@ -233,6 +237,9 @@ impl Handle {
         let runs_here = self.shared.directory.mailbox(tx.lane).is_some();
         if !self.shared.parts.signers.contains_key(&tx.lane) {
             return format!("no signer is configured for lane {} any more; configure it to go on", tx.lane);
+        }
+        if let Some(trouble) = self.shared.lane_troubles().remove(&tx.lane).filter(|_| !runs_here) {
+            return trouble;
         }
         match (runs_here, tx.is_waiting()) {
             (true, true) => "waiting for a slot behind others of its lane".to_owned(),
@@ -254,7 +261,7 @@ impl Handle {
                 endpoints,
             }
         });
-        Health { store, chains: chains.collect(), lanes_running: self.shared.running_lanes() }
+        Health { store, chains: chains.collect(), lanes_running: self.shared.running_lanes(), lanes_in_trouble: self.shared.lane_troubles() }
     }
 }
 

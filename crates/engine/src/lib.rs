@@ -32,6 +32,8 @@ mod parts;
 mod prove;
 mod supervisor;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod watcher;
 mod writer;
 
