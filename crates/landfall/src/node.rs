@@ -68,7 +68,13 @@ impl Node {
             },
         };
         let engine = Engine::start(parts).await?;
-        let limits = Limits { body: config.server.max_body_bytes, batch: config.server.max_batch };
+        let limits = Limits {
+            body: config.server.max_body_bytes,
+            batch: config.server.max_batch,
+            connections: config.server.max_connections,
+            header_time: Duration::from_secs(config.server.header_timeout_s),
+            body_time: Duration::from_secs(config.server.body_timeout_s),
+        };
         let listen = config.server.listen;
         let server = Server::bind(listen, engine.handle(), limits).await.with_context(|| {
             format!(
@@ -88,10 +94,10 @@ impl Node {
 
     /// Answers until `stop` comes, then finishes what is under way.
     pub(crate) async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-        let served = self.server.run(stop).await;
+        self.server.run(stop).await;
         self.engine.stop().await;
         tracing::info!("stopped; what was accepted goes on at the next start");
-        Ok(served?)
+        Ok(())
     }
 }
 

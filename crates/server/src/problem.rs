@@ -44,6 +44,7 @@ codes! {
     InvalidJson, "invalid_json", BAD_REQUEST, "The body is not JSON";
     WrongContentType, "wrong_content_type", UNSUPPORTED_MEDIA_TYPE, "The body must be sent as application/json";
     BodyTooLarge, "body_too_large", PAYLOAD_TOO_LARGE, "The body is larger than allowed";
+    BodyTooSlow, "body_too_slow", REQUEST_TIMEOUT, "The body did not come in time";
     MissingField, "missing_field", BAD_REQUEST, "A field is missing";
     UnknownField, "unknown_field", BAD_REQUEST, "A field is not known";
     WrongType, "wrong_type", BAD_REQUEST, "A field has the wrong type";

@@ -34,6 +34,9 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) header_timeout_s: u64,
+    pub(crate) body_timeout_s: u64,
 }
 
 impl Default for Server {
@@ -43,6 +46,9 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
             max_body_bytes: limits.body,
             max_batch: limits.batch,
+            max_connections: limits.connections,
+            header_timeout_s: limits.header_time.as_secs(),
+            body_timeout_s: limits.body_time.as_secs(),
         }
     }
 }
@@ -243,6 +249,10 @@ impl Config {
             if let Some(unknown) = signer.chains.iter().find(|id| !seen.contains_key(id)) {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
+        }
+        let server = &self.server;
+        if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
+            bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
         }
         if self.lease.renew_s * 2 >= self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
             bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");

@@ -24,6 +24,17 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
+    key(
+        "server.max_connections",
+        "1000",
+        "The most connections at once; beyond it, new callers wait until one ends.",
+    ),
+    key(
+        "server.header_timeout_s",
+        "30",
+        "How long a caller may take to send a request's headers, and how long its connection may be idle.",
+    ),
+    key("server.body_timeout_s", "30", "How long a caller may take to send a request's body."),
     key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
     key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),

@@ -27,7 +27,7 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {
-    let value = body::json(&headers, &taken(&app, body)?)?;
+    let value = body::json(&headers, &taken(body)?)?;
     let submission = body::submission(value, body::idempotency_key(&headers)?)?;
     let admission = app.handle.submit(submission).await?;
     let (status, body) = admitted(admission)?;
@@ -40,7 +40,7 @@ pub(crate) async fn submit_batch(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<Value>> {
-    let items = match body::json(&headers, &taken(&app, body)?)? {
+    let items = match body::json(&headers, &taken(body)?)? {
         Value::Array(items) => items,
         Value::Object(mut map) => match map.remove("items") {
             Some(Value::Array(items)) if map.is_empty() => items,
@@ -96,14 +96,9 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     }
 }
 
-fn taken(app: &App, body: Body) -> Answer<Bytes> {
-    body.map_err(|rejection| match rejection {
-        BytesRejection::FailedToBufferBody(failed) if failed.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("at most {} bytes are taken", app.limits.body);
-            Problem::new(Code::BodyTooLarge, detail)
-        }
-        other => Problem::new(Code::InvalidJson, format!("the body could not be read: {other}")),
-    })
+/// The body is in memory already: its size and its time were judged before.
+fn taken(body: Body) -> Answer<Bytes> {
+    body.map_err(|rejection| Problem::new(Code::InvalidJson, format!("the body could not be read: {rejection}")))
 }
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
