@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
-    Admission, Command, CommandKind, Error as StoreError, Store, Write, WriteError, Written,
+    Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::fingerprint;
 use landfall_core::transaction::Transaction;
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::admission::{self, Refused, Submission};
 use crate::mailbox::Question;
 use crate::parts::Parts;
+use crate::retention;
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;
 use crate::watcher::Watcher;
@@ -51,6 +53,7 @@ impl Engine {
         }
         shared.tasks.spawn(supervisor::renew_session(shared.clone()));
         shared.tasks.spawn(supervisor::run_lanes(shared.clone()));
+        shared.tasks.spawn(retention::run(shared.clone()));
         Ok(Self { shared })
     }
 
@@ -113,6 +116,12 @@ pub struct Health {
     pub lanes_in_trouble: BTreeMap<LaneId, String>,
 }
 
+/// A submission on its way.
+enum Pending {
+    Known(Admission),
+    Written { id: TxId, answer: oneshot::Receiver<Result<Written, WriteError>> },
+}
+
 /// A cheap, shared reference to a running engine.
 #[derive(Clone)]
 pub struct Handle {
@@ -153,7 +162,8 @@ impl Handle {
         for entry in pending {
             answers.push(match entry {
                 Err(error) => Err(error),
-                Ok((id, answer)) => {
+                Ok(Pending::Known(admission)) => Ok(admission),
+                Ok(Pending::Written { id, answer }) => {
                     let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
                     self.admitted(id, answer.await.unwrap_or_else(lost)).await
                 }
@@ -165,14 +175,37 @@ impl Handle {
     async fn enqueue(
         &self,
         submission: Submission,
-    ) -> Result<(TxId, oneshot::Receiver<Result<Written, WriteError>>), SubmitError> {
+    ) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
         let view = self.view(submission.lane.chain);
-        let new = admission::admit(parts, view.as_deref(), submission, id, now)?;
+        let new = match admission::admit(parts, view.as_deref(), submission.clone(), id, now) {
+            Ok(new) => new,
+            // What was taken in before is answered as it is, also if it would not be taken in today.
+            Err(refused) => {
+                let known = self.known(&submission).await?;
+                return known.map(Pending::Known).ok_or(SubmitError::Refused(refused));
+            }
+        };
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
-        Ok((id, answer.map_err(not_written)?))
+        Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
+    }
+
+    /// What there is under a submission's key.
+    async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
+        let Submission { lane, request_id, payload, options } = submission;
+        let (Some(key), Ok(asked)) = (request_id, fingerprint(lane, payload, options)) else {
+            return Ok(None);
+        };
+        if let Some(TxRecord { tx, .. }) = self.store().tx_by_request(lane.signer, key).await? {
+            let same = tx.request.fingerprint == asked;
+            return Ok(Some(if same { Admission::Replay(tx) } else { Admission::Conflict(tx.id) }));
+        }
+        let kept = self.store().kept_by_request(lane.signer, key).await?;
+        Ok(kept.map(|kept| {
+            if kept.fingerprint == asked { Admission::Removed(kept) } else { Admission::Conflict(kept.id) }
+        }))
     }
 
     async fn admitted(

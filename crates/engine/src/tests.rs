@@ -18,7 +18,7 @@ use landfall_core::ports::chain::{
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, CommandKind, Error, LaneRecord, LaneSummary, Leases, Log,
+    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Kept, LaneRecord, LaneSummary, Leases, Log,
     Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{Options, Payload};
@@ -253,6 +253,14 @@ impl Reads for Handled {
 
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         self.memory.tx_by_request(signer, request).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        self.memory.kept(id).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        self.memory.kept_by_request(signer, request).await
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

@@ -64,6 +64,7 @@ impl Node {
                 lease: Duration::from_secs(config.lease.duration_s),
                 renew: Duration::from_secs(config.lease.renew_s),
                 skew: Duration::from_secs(config.lease.skew_s),
+                keep_finished: config.store.keep_finished(),
                 ..Timings::default()
             },
         };

@@ -74,6 +74,7 @@ codes! {
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
     NotFound, "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
+    HistoryRemoved, "history_removed", GONE, "The history was removed";
     AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";

@@ -98,6 +98,7 @@ async fn until_accepted(
         };
         match tokio::time::timeout(patience, handle.submit(submission.clone())).await {
             Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => return told(world, marker, tx.id),
+            Ok(Ok(Admission::Removed(kept))) => return told(world, marker, kept.id),
             Ok(Ok(Admission::Conflict(tx))) => {
                 world.violated(
                     Rule::OneKeyOneTransaction,

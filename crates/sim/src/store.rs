@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    Acquired, Admission, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
     TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
@@ -114,14 +114,14 @@ impl SimStore {
 fn token_of(write: &Write) -> Option<(LaneId, Token)> {
     match write {
         Write::Lane(commit) => Some((commit.lane, commit.token)),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) => None,
+        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
     }
 }
 
 fn hashes_of(write: &Write) -> Vec<landfall_core::TxHash> {
     match write {
         Write::Lane(commit) => commit.attempts.iter().map(|attempt| attempt.hash).collect(),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) => Vec::new(),
+        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => Vec::new(),
     }
 }
 
@@ -152,7 +152,7 @@ impl Log for SimStore {
             for write in &mut group {
                 let known = match write {
                     Write::Admit(new) => self.admit_unguarded(new).await,
-                    Write::Lane(_) | Write::Command(_) | Write::Chain(_) => None,
+                    Write::Lane(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
                 };
                 answers.push(known);
             }
@@ -190,7 +190,7 @@ impl SimStore {
                     answers.push(Ok(Written::Lane(landfall_core::LaneVersion(commit.version.0 + 1))));
                     later.push(write);
                 }
-                Write::Admit(_) | Write::Command(_) | Write::Chain(_) => {
+                Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => {
                     answers.extend(self.commit(vec![write]).await);
                 }
             }
@@ -291,6 +291,16 @@ impl Reads for SimStore {
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         self.reach("read a transaction").await?;
         self.memory.tx_by_request(signer, request).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept(id).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept_by_request(signer, request).await
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

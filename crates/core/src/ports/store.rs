@@ -6,6 +6,8 @@
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
 //! - A transaction that has ended never changes again; a write that would is refused whole.
+//! - Removing history ([`Write::Forget`]) takes finished transactions only, and leaves a [`Kept`] of each: its key stays
+//!   taken. Numbers that were given out (order, journal) never come back.
 //! - There is at most one live transaction per slot of a lane.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
@@ -20,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
 use crate::request::NewTransaction;
-use crate::transaction::{Status, Transaction, TxState};
+use crate::transaction::{Reason, Status, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
+    Account, ChainId, CommandId, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
     Slot, Token, TxHash, TxId,
 };
 
@@ -133,6 +135,62 @@ pub struct ChainRecord {
     pub settled: Option<BlockRef>,
 }
 
+/// What stays, for ever, of a transaction whose history was removed: enough to answer a late retry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    pub id: TxId,
+    pub lane: LaneId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+    pub fingerprint: Fingerprint,
+    pub state: TxState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<TxHash>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    pub accepted_at: Millis,
+    pub ended_at: Millis,
+}
+
+impl Kept {
+    /// What is to stay of a transaction that has ended.
+    #[must_use]
+    pub fn of(tx: &Transaction) -> Self {
+        Self {
+            id: tx.id,
+            lane: tx.lane,
+            request_id: tx.request.request_id.clone(),
+            fingerprint: tx.request.fingerprint,
+            state: tx.status.state,
+            slot: tx.status.slot,
+            hash: tx.status.hash,
+            reason: tx.status.reason.clone(),
+            accepted_at: tx.request.accepted_at,
+            ended_at: tx.status.updated_at,
+        }
+    }
+}
+
+/// One small step of removing history: the oldest transactions after a place in the order are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forget {
+    /// Those that ended before this time go.
+    pub before: Millis,
+    pub after: QueueOrder,
+    /// How many are looked at.
+    pub limit: u32,
+}
+
+/// What a step has removed, and where the next one goes on; none when it has seen all that are old enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    pub removed: u32,
+    pub next: Option<QueueOrder>,
+}
+
 /// One write. Those of a group are independent of each other.
 #[derive(Debug, Clone)]
 pub enum Write {
@@ -140,6 +198,7 @@ pub enum Write {
     Lane(Box<LaneCommit>),
     Command(Box<Command>),
     Chain(Box<ChainRecord>),
+    Forget(Forget),
 }
 
 /// What became of an admission.
@@ -148,6 +207,8 @@ pub enum Admission {
     New(Transaction),
     /// The key is known and asks for the same: this is what exists.
     Replay(Transaction),
+    /// The key is known and asks for the same, and the history of what it stands for was removed: this is what stayed.
+    Removed(Kept),
     /// The key is known and asked for something else.
     Conflict(TxId),
 }
@@ -159,6 +220,7 @@ pub enum Written {
     Lane(LaneVersion),
     Command,
     Chain,
+    Forgotten(Forgotten),
 }
 
 /// A write that is not, or may not be, on disk.
@@ -268,6 +330,9 @@ pub trait Reads: Send + Sync {
 
     async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error>;
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error>;
+    /// What stayed of a transaction whose history was removed.
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error>;
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error>;
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error>;
     /// A transaction's time line, oldest first.
     async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error>;

@@ -58,11 +58,12 @@ impl Default for Server {
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) namespace: String,
+    pub(crate) keep_finished_days: f64,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: "sqlite://landfall.db".to_owned(), namespace: "default".to_owned() }
+        Self { url: "sqlite://landfall.db".to_owned(), namespace: "default".to_owned(), keep_finished_days: 90.0 }
     }
 }
 
@@ -250,6 +251,10 @@ impl Config {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
         }
+        let days = self.store.keep_finished_days;
+        if !(0.0..=36_500.0).contains(&days) {
+            bail!("store.keep_finished_days is {days}; it may be 0, for ever, or up to 36500");
+        }
         let server = &self.server;
         if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
             bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
@@ -258,6 +263,14 @@ impl Config {
             bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// None: for ever.
+    pub(crate) fn keep_finished(&self) -> Option<Duration> {
+        let seconds = self.keep_finished_days * 86_400.0;
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 }
 

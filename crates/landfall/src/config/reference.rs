@@ -37,6 +37,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.body_timeout_s", "30", "How long a caller may take to send a request's body."),
     key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
+    key(
+        "store.keep_finished_days",
+        "90.0",
+        "How long the history of a finished transaction is kept; its id, key and end stay for ever. 0: all for ever.",
+    ),
     key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),

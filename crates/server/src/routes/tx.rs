@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
+use landfall_core::ports::store::{Admission, CommandKind, Kept, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use serde_json::{Value, json};
@@ -86,6 +86,7 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     match admission {
         Admission::New(tx) => Ok((StatusCode::ACCEPTED, show::accepted(&tx))),
         Admission::Replay(tx) => Ok((StatusCode::OK, show::accepted(&tx))),
+        Admission::Removed(kept) => Ok((StatusCode::OK, show::accepted_before(&kept))),
         Admission::Conflict(tx) => {
             let detail = format!(
                 "this requestId belongs to transaction {tx}, which asks for something else; \
@@ -102,8 +103,10 @@ fn taken(body: Body) -> Answer<Bytes> {
 }
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
-    let record = find(&app, &id).await?;
-    Ok(Json(shown(&app, &record).await))
+    match look_up(&app, &id).await? {
+        Found::Whole(record) => Ok(Json(shown(&app, &record).await)),
+        Found::Removed(kept) => Ok(Json(show::kept(&kept))),
+    }
 }
 
 pub(crate) async fn by_request(
@@ -130,14 +133,24 @@ pub(crate) async fn by_request(
     let request = RequestId::parse(need("requestId")?)
         .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
     let record = app.handle.store().tx_by_request(signer, &request).await?;
-    let record = record.ok_or_else(|| {
+    if let Some(record) = record {
+        return Ok(Json(shown(&app, &record).await));
+    }
+    let kept = app.handle.store().kept_by_request(signer, &request).await?;
+    let kept = kept.ok_or_else(|| {
         Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"))
     })?;
-    Ok(Json(shown(&app, &record).await))
+    Ok(Json(show::kept(&kept)))
 }
 
 pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
-    let record = find(&app, &id).await?;
+    let record = match look_up(&app, &id).await? {
+        Found::Whole(record) => record,
+        Found::Removed(_) => {
+            let detail = "it ended so long ago that its journal was removed; what stayed is at GET /tx/{txId}";
+            return Err(Problem::new(Code::HistoryRemoved, detail));
+        }
+    };
     let rows = app.handle.store().journal(record.tx.id).await?;
     let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
@@ -202,10 +215,30 @@ fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
     Ok(wanted)
 }
 
-async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+/// A transaction, or what stayed of it.
+enum Found {
+    Whole(Box<TxRecord>),
+    Removed(Kept),
+}
+
+async fn look_up(app: &App, id: &str) -> Answer<Found> {
     let missing = || Problem::new(Code::NotFound, format!("there is no transaction {id} here"));
     let parsed: TxId = id.parse().map_err(|_| missing())?;
-    app.handle.store().tx(parsed).await?.ok_or_else(missing)
+    if let Some(record) = app.handle.store().tx(parsed).await? {
+        return Ok(Found::Whole(Box::new(record)));
+    }
+    app.handle.store().kept(parsed).await?.map(Found::Removed).ok_or_else(missing)
+}
+
+/// A transaction that something is to be done to.
+async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+    match look_up(app, id).await? {
+        Found::Whole(record) => Ok(*record),
+        Found::Removed(kept) => {
+            let detail = format!("it ended as {}, so long ago that its history was removed", kept.state.name());
+            Err(Problem::new(Code::AlreadyFinal, detail))
+        }
+    }
 }
 
 async fn shown(app: &App, record: &TxRecord) -> Value {
