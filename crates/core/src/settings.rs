@@ -35,6 +35,8 @@ pub struct LaneSettings {
     pub bump_percent: u32,
     /// The ceiling of the price per gas of any attempt.
     pub max_fee: Price,
+    /// The most that the fees of a lane may come to in a day.
+    pub max_spend_per_day: Option<Wei>,
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
     /// The most attempts one slot may have: re-pricing is always bounded.
@@ -61,6 +63,7 @@ impl Default for LaneSettings {
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
             max_fee: Price::gwei(500),
+            max_spend_per_day: None,
             gas_headroom_percent: 20,
             max_attempts: 32,
             on_displaced: OnDisplaced::Fail,

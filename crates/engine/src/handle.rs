@@ -172,10 +172,7 @@ impl Handle {
         answers
     }
 
-    async fn enqueue(
-        &self,
-        submission: Submission,
-    ) -> Result<Pending, SubmitError> {
+    async fn enqueue(&self, submission: Submission) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
@@ -294,7 +291,12 @@ impl Handle {
                 endpoints,
             }
         });
-        Health { store, chains: chains.collect(), lanes_running: self.shared.running_lanes(), lanes_in_trouble: self.shared.lane_troubles() }
+        Health {
+            store,
+            chains: chains.collect(),
+            lanes_running: self.shared.running_lanes(),
+            lanes_in_trouble: self.shared.lane_troubles(),
+        }
     }
 }
 

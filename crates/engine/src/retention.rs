@@ -23,7 +23,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let kept_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let removed = pass(&shared, Millis(now.0.saturating_sub(kept_ms))).await;
         if removed > 0 {
-            tracing::info!(removed, "the history of transactions that ended long ago was removed; their keys stay");
+            tracing::info!(
+                removed,
+                "the history of transactions that ended long ago was removed; their keys stay"
+            );
         }
         shared.pause(shared.parts.timings.forget_every).await;
     }

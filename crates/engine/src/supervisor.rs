@@ -136,6 +136,7 @@ impl Shared {
             return;
         }
         tokio::select! {
+            biased;
             () = stopped => {}
             () = tokio::time::sleep(time) => {}
         }

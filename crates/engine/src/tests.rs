@@ -18,8 +18,8 @@ use landfall_core::ports::chain::{
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Kept, LaneRecord, LaneSummary, Leases,
+    Log, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{Options, Payload};
 use landfall_core::settings::LaneSettings;
@@ -68,10 +68,7 @@ impl Signer for NoKey {
         Custody::Local
     }
 
-    async fn sign(
-        &self,
-        _: Vec<Preimage>,
-    ) -> Vec<Result<Signature, landfall_core::ports::signer::Error>> {
+    async fn sign(&self, _: Vec<Preimage>) -> Vec<Result<Signature, landfall_core::ports::signer::Error>> {
         panic!("nothing is signed here")
     }
 }

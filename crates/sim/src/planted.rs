@@ -57,6 +57,8 @@ planted! {
     NoBlockHash = "confirmed without block hash", found by [FinalIsTrue];
     /// A re-price takes a new slot.
     BumpTakesNewSlot = "bump that takes a new slot", found by [LandsOnce];
+    /// Removing the history of a transaction frees its key.
+    RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, LandsOnce];
     /// A cancel is done when it was asked for.
     CancelAtOnce = "cancel ended before the chain decided", found by [FinalIsTrue, LandsOnce];
 }
@@ -79,7 +81,8 @@ impl Planted {
             | Self::LeaseByLocalClock
             | Self::AlreadyKnownIsFailure
             | Self::NewestHashOnly
-            | Self::LostWakeUp => None,
+            | Self::LostWakeUp
+            | Self::RemovalForgetsKey => None,
         }
     }
 }

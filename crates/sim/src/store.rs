@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, Admission, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::Transaction;
@@ -95,6 +95,15 @@ impl SimStore {
         self.commit_carrying(group, carried).await
     }
 
+    /// The planted way of removing history: a key that stands for what was removed is as good as new.
+    async fn forget_key(&self, write: &mut Write) {
+        let Write::Admit(new) = write else { return };
+        let Some(key) = new.request.request_id.clone() else { return };
+        if self.memory.kept_by_request(new.lane.signer, &key).await.ok().flatten().is_some() {
+            new.request.request_id = RequestId::parse(&format!("{}, again", key.as_str())).ok();
+        }
+    }
+
     /// The planted way of looking a key up first and inserting it a moment later.
     async fn admit_unguarded(&self, new: &mut NewTransaction) -> Option<Admission> {
         let key = new.request.request_id.clone()?;
@@ -162,6 +171,11 @@ impl Log for SimStore {
                 None => result,
             };
             return answers.into_iter().zip(results).map(|(answer, result)| known(answer, result)).collect();
+        }
+        if self.world.has(Planted::RemovalForgetsKey) {
+            for write in &mut group {
+                self.forget_key(write).await;
+            }
         }
         if self.world.has(Planted::FenceSkipped) || self.world.has(Planted::FenceBeforeCommit) {
             return self.commit_unfenced(group).await;

@@ -44,6 +44,7 @@ impl Lane {
         };
         let tx = record.tx.and_then(|id| self.bound.remove(&id));
         self.close_slot(slot);
+        self.spend(receipt);
         let Some(mut tx) = tx else { return };
         let status = &mut tx.status;
         status.won = Some(Won { version: winner.version, hash: winner.hash });

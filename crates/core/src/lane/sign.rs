@@ -31,6 +31,10 @@ impl Lane {
             drafts.extend(self.allocate());
         }
         drafts.extend(self.fill(plan, now));
+        if self.settings.max_spend_per_day.is_some() {
+            // What is beyond today's budget may go tomorrow.
+            plan.wake(self.next_day());
+        }
         while !drafts.is_empty() {
             let rest = drafts.split_off(drafts.len().min(BATCH));
             plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));

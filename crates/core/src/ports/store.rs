@@ -25,8 +25,8 @@ use crate::request::NewTransaction;
 use crate::transaction::{Reason, Status, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
-    Slot, Token, TxHash, TxId,
+    Account, ChainId, CommandId, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId,
+    SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 /// The store could not do what was asked.
@@ -65,6 +65,23 @@ pub struct LaneRow {
     /// numbered from here, so that they never meet those of its first life, which are history.
     #[serde(skip_serializing_if = "is_zero")]
     pub refilled: u32,
+    /// The fees of what became final on the last day on which something did.
+    #[serde(skip_serializing_if = "Spend::is_nothing")]
+    pub spend: Spend,
+}
+
+/// What a lane has spent on one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spend {
+    /// Days since 1970, in UTC.
+    pub day: u64,
+    pub fees: Wei,
+}
+
+impl Spend {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_core::request::Finality;
 use landfall_core::{Account, ChainId, Price};
@@ -63,7 +64,11 @@ pub(crate) struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: "sqlite://landfall.db".to_owned(), namespace: "default".to_owned(), keep_finished_days: 90.0 }
+        Self {
+            url: "sqlite://landfall.db".to_owned(),
+            namespace: "default".to_owned(),
+            keep_finished_days: 90.0,
+        }
     }
 }
 
@@ -111,6 +116,8 @@ pub(crate) struct Chain {
     pub(crate) bump_percent: u32,
     #[serde(default = "default::max_fee_gwei")]
     pub(crate) max_fee_gwei: u64,
+    #[serde(default)]
+    pub(crate) max_spend_per_day_eth: f64,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
 }
@@ -242,6 +249,9 @@ impl Config {
                     chain.id
                 );
             }
+            if !(0.0..=1e9).contains(&chain.max_spend_per_day_eth) {
+                bail!("chain {}: max_spend_per_day_eth must be 0 (no budget) or a positive amount", chain.id);
+            }
             if chain.resubmit_after_s == 0 || chain.poll_ms == 0 || chain.request_timeout_ms == 0 {
                 bail!("chain {}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0", chain.id);
             }
@@ -282,12 +292,24 @@ impl Chain {
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
+            max_spend_per_day: self.max_spend_per_day(),
             on_displaced: match self.finality {
                 ConfiguredFinality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
                 ConfiguredFinality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,
             },
             ..landfall_core::settings::LaneSettings::default()
         }
+    }
+
+    /// Counted in gwei, which is exact enough for a budget; none where it is 0.
+    fn max_spend_per_day(&self) -> Option<landfall_core::Wei> {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be small and positive"
+        )]
+        let gwei = (self.max_spend_per_day_eth * 1e9).round() as u128;
+        (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
     }
 
     pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {

@@ -62,6 +62,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
     key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
+    key(
+        "chain.max_spend_per_day_eth",
+        "0.0",
+        "The most that the fees of one lane may come to in a day (UTC), in ether: beyond it no slot is handed out and nothing is re-priced, but cancels go on. 0: no budget.",
+    ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
     optional(
         "signer.address",

@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::support::{Api, Chain, Server, Settings, pass, transfer, transfer_as, until};
 
 /// A server whose patience is short, with few places.
-const IMPATIENT: &str = "header_timeout_s = 1\nbody_timeout_s = 2\nmax_connections = 4\nmax_body_bytes = 100000";
+const IMPATIENT: &str =
+    "header_timeout_s = 1\nbody_timeout_s = 2\nmax_connections = 4\nmax_body_bytes = 100000";
 
 async fn server(chain: &Chain, lines: &'static str) -> Server {
     Server::start(&chain.url(), Settings { server: lines, ..Settings::default() }).await
@@ -97,7 +98,8 @@ async fn callers_that_never_finish_their_headers_are_cut_off_and_others_get_thei
     let slow: Vec<TcpStream> = (0..8)
         .map(|n| {
             let mut stream = connect(&api);
-            let begun = if n % 2 == 0 { "POST /api/v1/tx HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: " } else { "" };
+            let begun =
+                if n % 2 == 0 { "POST /api/v1/tx HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: " } else { "" };
             stream.write_all(begun.as_bytes()).unwrap();
             stream
         })

@@ -52,7 +52,9 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     let in_trouble: Vec<Value> = health
         .lanes_in_trouble
         .iter()
-        .map(|(lane, why)| json!({ "chainId": lane.chain, "signer": lane.signer.to_string(), "trouble": why }))
+        .map(
+            |(lane, why)| json!({ "chainId": lane.chain, "signer": lane.signer.to_string(), "trouble": why }),
+        )
         .collect();
     let body = json!({
         "status": word,

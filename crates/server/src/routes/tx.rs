@@ -99,7 +99,9 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
 
 /// The body is in memory already: its size and its time were judged before.
 fn taken(body: Body) -> Answer<Bytes> {
-    body.map_err(|rejection| Problem::new(Code::InvalidJson, format!("the body could not be read: {rejection}")))
+    body.map_err(|rejection| {
+        Problem::new(Code::InvalidJson, format!("the body could not be read: {rejection}"))
+    })
 }
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
@@ -147,7 +149,8 @@ pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> A
     let record = match look_up(&app, &id).await? {
         Found::Whole(record) => record,
         Found::Removed(_) => {
-            let detail = "it ended so long ago that its journal was removed; what stayed is at GET /tx/{txId}";
+            let detail =
+                "it ended so long ago that its journal was removed; what stayed is at GET /tx/{txId}";
             return Err(Problem::new(Code::HistoryRemoved, detail));
         }
     };
@@ -235,7 +238,8 @@ async fn find(app: &App, id: &str) -> Answer<TxRecord> {
     match look_up(app, id).await? {
         Found::Whole(record) => Ok(*record),
         Found::Removed(kept) => {
-            let detail = format!("it ended as {}, so long ago that its history was removed", kept.state.name());
+            let detail =
+                format!("it ended as {}, so long ago that its history was removed", kept.state.name());
             Err(Problem::new(Code::AlreadyFinal, detail))
         }
     }

@@ -25,8 +25,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
-    Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};

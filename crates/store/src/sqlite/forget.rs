@@ -74,7 +74,11 @@ fn remove(scope: &Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
              SELECT namespace, id, account, request_id, ?2 FROM tx WHERE ord = ?1",
         )?
         .execute(params![tx.order.0, serde_json::to_string(&kept)?])?;
-    for sql in ["DELETE FROM attempt WHERE tx = ?1", "DELETE FROM journal WHERE tx = ?1", "DELETE FROM tx WHERE ord = ?1"] {
+    for sql in [
+        "DELETE FROM attempt WHERE tx = ?1",
+        "DELETE FROM journal WHERE tx = ?1",
+        "DELETE FROM tx WHERE ord = ?1",
+    ] {
         scope.db.prepare_cached(sql)?.execute([tx.order.0])?;
     }
     Ok(())
@@ -101,7 +105,6 @@ pub(super) fn by_request(
 
 fn one(db: &Connection, which: &str, params: impl Params) -> Result<Option<Kept>, Fault> {
     let sql = format!("SELECT details FROM kept WHERE {which}");
-    let details: Option<String> =
-        db.prepare_cached(&sql)?.query_row(params, |row| row.get(0)).optional()?;
+    let details: Option<String> = db.prepare_cached(&sql)?.query_row(params, |row| row.get(0)).optional()?;
     details.map(|text| rows::json("kept.details", &text)).transpose()
 }

@@ -168,9 +168,17 @@ impl ModelStore {
         let mut earlier = self.attempts.range((attempt.slot, 0)..=(attempt.slot, u32::MAX));
         let last = earlier.next_back().map(|((_, ordinal), _)| *ordinal);
         if reopened || (last.is_none() && attempt.no_op) {
-            assert!(last.is_none_or(|last| attempt.ordinal > last), "the store has attempt {}", attempt.ordinal);
+            assert!(
+                last.is_none_or(|last| attempt.ordinal > last),
+                "the store has attempt {}",
+                attempt.ordinal
+            );
         } else {
-            assert_eq!(attempt.ordinal, last.map_or(0, |last| last + 1), "attempts are numbered without holes");
+            assert_eq!(
+                attempt.ordinal,
+                last.map_or(0, |last| last + 1),
+                "attempts are numbered without holes"
+            );
         }
         self.attempts.insert((attempt.slot, attempt.ordinal), attempt);
     }

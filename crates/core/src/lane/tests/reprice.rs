@@ -94,7 +94,10 @@ fn refused_as_too_cheap_again_it_is_re_priced_after_longer_and_longer_pauses() {
     for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
         world.say(SendOutcome::ReplacementUnderpriced);
         for _ in 0..3 {
-            assert!(!world.started(Kind::Sign), "not at once again: a node that always says so would get them all");
+            assert!(
+                !world.started(Kind::Sign),
+                "not at once again: a node that always says so would get them all"
+            );
             world.wait(pause / 4);
             // What goes out meanwhile are the same bytes, and being refused again does not prolong the pause.
             if world.started(Kind::Send) {

@@ -258,7 +258,11 @@ fn after_an_operators_word_a_final_slot_that_was_taken_back_is_filled_and_the_la
     world.play(Step::Crash);
     world.show(0, true);
     world.rest();
-    assert_eq!(world.desk.lane.hold(), Some(Hold::FinalReplaced { slot: crate::Slot(5) }), "a restart does not forget");
+    assert_eq!(
+        world.desk.lane.hold(),
+        Some(Hold::FinalReplaced { slot: crate::Slot(5) }),
+        "a restart does not forget"
+    );
     world.command(crate::ports::store::CommandKind::Resume);
     world.rest();
     assert_eq!(world.desk.lane.hold(), None);
