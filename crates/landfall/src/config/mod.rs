@@ -303,11 +303,6 @@ impl Chain {
 
     /// Counted in gwei, which is exact enough for a budget; none where it is 0.
     fn max_spend_per_day(&self) -> Option<landfall_core::Wei> {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to be small and positive"
-        )]
         let gwei = (self.max_spend_per_day_eth * 1e9).round() as u128;
         (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
     }

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::support::{Api, Chain, Server, Settings, pass, transfer, transfer_as, until};
 
