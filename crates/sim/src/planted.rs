@@ -59,6 +59,8 @@ planted! {
     BumpTakesNewSlot = "bump that takes a new slot", found by [LandsOnce];
     /// Removing the history of a transaction frees its key.
     RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, LandsOnce];
+    /// A slot is forgotten when its transaction ends.
+    ForgottenAtFinality = "slot forgotten when its transaction ends", found by [FinalIsTrue, Ends, NoGaps];
     /// A cancel is done when it was asked for.
     CancelAtOnce = "cancel ended before the chain decided", found by [FinalIsTrue, LandsOnce];
 }
@@ -72,6 +74,7 @@ impl Planted {
             Self::RequeueOnNullReceipt => Some(PlantedInLane::RequeueOnNullReceipt),
             Self::NoBlockHash => Some(PlantedInLane::NoBlockHash),
             Self::BumpTakesNewSlot => Some(PlantedInLane::BumpTakesNewSlot),
+            Self::ForgottenAtFinality => Some(PlantedInLane::ForgottenAtFinality),
             Self::CancelAtOnce => Some(PlantedInLane::CancelAtOnce),
             Self::PendingCount => Some(PlantedInLane::CursorFollowsCount),
             Self::FenceSkipped
