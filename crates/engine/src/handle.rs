@@ -120,7 +120,7 @@ pub struct Health {
 
 /// A submission on its way.
 enum Pending {
-    Known(Admission),
+    Known(Box<Admission>),
     Written { id: TxId, answer: oneshot::Receiver<Result<Written, WriteError>> },
 }
 
@@ -171,7 +171,7 @@ impl Handle {
         for entry in pending {
             answers.push(match entry {
                 Err(error) => Err(error),
-                Ok(Pending::Known(admission)) => Ok(admission),
+                Ok(Pending::Known(admission)) => Ok(*admission),
                 Ok(Pending::Written { id, answer }) => {
                     let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
                     self.admitted(id, answer.await.unwrap_or_else(lost)).await
@@ -191,7 +191,7 @@ impl Handle {
             // What was taken in before is answered as it is, also if it would not be taken in today.
             Err(refused) => {
                 let known = self.known(&submission).await?;
-                return known.map(Pending::Known).ok_or(SubmitError::Refused(refused));
+                return known.map(Box::new).map(Pending::Known).ok_or(SubmitError::Refused(refused));
             }
         };
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;

@@ -35,6 +35,7 @@ impl Lane {
             })
             .collect();
         for (slot, receipt) in done {
+            self.spend(&receipt);
             let id = self.slots.get(&slot).and_then(|record| record.tx);
             if id.is_some_and(|id| self.bound.contains_key(&id)) {
                 self.finish(slot, &receipt, now);
@@ -51,9 +52,7 @@ impl Lane {
         else {
             return;
         };
-        let id = record.tx;
-        self.spend(receipt);
-        let Some(mut tx) = id.and_then(|id| self.bound.remove(&id)) else { return };
+        let Some(mut tx) = record.tx.and_then(|id| self.bound.remove(&id)) else { return };
         if tx.status.rechecking && tx.status.ending.is_none() && winner.no_op {
             self.keep(slot, receipt.block, None);
             self.check_anew(tx, slot, receipt.block, now);
