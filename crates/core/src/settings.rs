@@ -37,6 +37,8 @@ pub struct LaneSettings {
     pub bump_percent: u32,
     /// The ceiling of the price per gas of any attempt.
     pub max_fee: Price,
+    /// The most that the fees of a lane may come to in a day.
+    pub max_spend_per_day: Option<Wei>,
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
     /// Where the chain has no `finalized` block: this many blocks after its end a transaction's slot is still watched,
@@ -68,6 +70,7 @@ impl Default for LaneSettings {
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
             max_fee: Price::gwei(500),
+            max_spend_per_day: None,
             gas_headroom_percent: 20,
             watch_depth: 64,
             max_attempts: 32,
