@@ -30,6 +30,7 @@ mod lane_task;
 mod mailbox;
 mod parts;
 mod prove;
+mod reader;
 mod supervisor;
 mod tasks;
 mod watcher;

@@ -15,6 +15,7 @@ use landfall_core::request::Finality;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
 use landfall_core::{ChainId, LaneId, Millis};
 
+use crate::reader::Reader;
 use crate::supervisor::Shared;
 
 /// How many blocks back a walk goes at most; what lies deeper is found by looking up hashes.
@@ -30,6 +31,7 @@ pub(crate) struct Watcher {
     /// How many blocks below the last scanned one may still change.
     depth: u64,
     recent: BTreeMap<u64, B256>,
+    reader: Reader,
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
@@ -51,6 +53,7 @@ impl Watcher {
         Self {
             head_since: shared.parts.clock.now(),
             shared,
+            reader: Reader::new(chain.clone()),
             chain,
             depth,
             recent: BTreeMap::new(),
@@ -81,7 +84,8 @@ impl Watcher {
         }
     }
 
-    /// One look at the chain: a new view if anything is new. Nothing of it is kept before all of it has been read.
+    /// One look at the chain: a new view if anything is new. Nothing of it counts before all of it has been read; what
+    /// was read by hash is not read again.
     async fn look(&mut self) -> Result<(), Error> {
         let id = self.chain.id();
         if self.known.is_none() {
@@ -100,12 +104,16 @@ impl Watcher {
         let blocks = self.walk_back(head).await?;
         self.status = self.judge(&blocks).await?;
         let receipts = self.receipts(&blocks).await?;
-        let counts = self.chain.counts(&accounts, &head.at).await?;
+        let (counts, balances, fees, safe, finalized) = tokio::join!(
+            self.chain.counts(&accounts, &head.at),
+            self.chain.balances(&accounts, &head.at),
+            self.chain.fees(&head),
+            self.tagged(BlockAt::Safe),
+            self.tagged(BlockAt::Finalized),
+        );
+        let (counts, fees) = (counts?, fees?);
         // A balance is for waiting in time; without it a transaction is tried, and the node says.
-        let balances = self.chain.balances(&accounts, &head.at).await.unwrap_or_default();
-        let fees = self.chain.fees(&head).await?;
-        let safe = self.tagged(BlockAt::Safe).await;
-        let finalized = self.tagged(BlockAt::Finalized).await;
+        let balances = balances.unwrap_or_default();
         if self.status == ChainStatus::Live {
             self.adopt(&blocks);
         }
@@ -125,6 +133,7 @@ impl Watcher {
             counts: accounts.into_iter().zip(counts).collect(),
         };
         self.shared.directory.publish(id, Arc::new(view), receipts);
+        self.reader.forget();
         if is_new {
             self.remember(head, finalized).await;
         }
@@ -182,7 +191,7 @@ impl Watcher {
     }
 
     /// The head and every block below it that is new to us, oldest first.
-    async fn walk_back(&self, head: Block) -> Result<Vec<Block>, Error> {
+    async fn walk_back(&mut self, head: Block) -> Result<Vec<Block>, Error> {
         let scanned = self.known.as_ref().and_then(|known| known.scanned);
         let floor = match (self.recent.is_empty(), scanned) {
             // The first look after a start: back to what was scanned, and below it as far as it may still change.
@@ -198,7 +207,7 @@ impl Watcher {
             if self.recent.get(&below) == Some(&lowest.parent) {
                 break;
             }
-            let parent = self.chain.block(BlockAt::Hash(lowest.parent)).await?;
+            let parent = self.reader.block(lowest.parent).await?;
             let Some(parent) = parent.filter(|parent| parent.at.number == below) else {
                 return Err(self.unreachable("show a parent block", format!("block {below} is missing")));
             };
@@ -210,7 +219,7 @@ impl Watcher {
     }
 
     /// Receipts of open attempts in these blocks, by lane.
-    async fn receipts(&self, blocks: &[Block]) -> Result<BTreeMap<LaneId, Vec<Receipt>>, Error> {
+    async fn receipts(&mut self, blocks: &[Block]) -> Result<BTreeMap<LaneId, Vec<Receipt>>, Error> {
         let id = self.chain.id();
         let mut found: BTreeMap<LaneId, Vec<Receipt>> = BTreeMap::new();
         if !self.shared.directory.wants_any(id) {
@@ -220,9 +229,9 @@ impl Watcher {
             if self.recent.get(&block.at.number) == Some(&block.at.hash) {
                 continue;
             }
-            for receipt in self.chain.block_receipts(&block.at).await? {
+            for receipt in self.reader.receipts(&block.at).await? {
                 if let Some(lane) = self.shared.directory.owner(id, &receipt.hash) {
-                    found.entry(lane).or_default().push(receipt);
+                    found.entry(lane).or_default().push(receipt.clone());
                 }
             }
         }
