@@ -11,6 +11,9 @@ use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::view::{Block, BlockRef, Receipt};
 
+#[cfg(test)]
+mod tests;
+
 /// The most blocks that are kept: more than one look reads.
 const MOST: usize = 1_024;
 

@@ -94,10 +94,11 @@ impl Watcher {
         let Some(head) = self.chain.block(BlockAt::Latest).await? else {
             return Err(self.unreachable("say what its head is", "no block".into()));
         };
+        let before = self.shared.directory.view(id);
+        let head = before.as_ref().map_or(head, |before| not_older(&self.recent, head, before.head));
         let is_new = self.recent.last_key_value().is_none_or(|(_, hash)| *hash != head.at.hash);
         let accounts: Vec<_> = self.shared.directory.accounts(id).into_iter().collect();
-        let counted = self.shared.directory.view(id);
-        let counted = counted.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
+        let counted = before.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
         if !is_new && counted && self.status == ChainStatus::Live {
             return Ok(());
         }
@@ -294,5 +295,47 @@ impl Watcher {
     fn unreachable(&self, doing: &'static str, text: String) -> Error {
         let chain: ChainId = self.chain.id();
         Error::Unreachable { chain, doing, text }
+    }
+}
+
+/// The head, unless it is a block that others were seen on top of: then whoever showed it is behind, and what was seen
+/// before still holds. A reorganisation shows another block with that number, or soon one above it.
+fn not_older(recent: &BTreeMap<u64, B256>, head: Block, before: Block) -> Block {
+    let known = |block: &Block| recent.get(&block.at.number) == Some(&block.at.hash);
+    if head.at.number < before.at.number && known(&head) && known(&before) { before } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_core::Gas;
+
+    use super::*;
+
+    fn block(number: u64, fork: u8) -> Block {
+        Block {
+            at: BlockRef { number, hash: B256::repeat_byte(fork) },
+            parent: B256::ZERO,
+            timestamp: Millis(number),
+            gas_limit: Gas(30_000_000),
+            base_fee: None,
+        }
+    }
+
+    // covers: G1
+    #[test]
+    fn a_head_that_others_were_seen_on_top_of_takes_nothing_back_and_another_fork_does() {
+        let recent: BTreeMap<u64, B256> = (5..=8).map(|n| (n, block(n, n as u8).at.hash)).collect();
+        let before = block(8, 8);
+        let cases = [
+            (block(6, 6), before, "an endpoint that is behind"),
+            (block(8, 8), before, "nothing new"),
+            (block(9, 9), block(9, 9), "a new block"),
+            (block(7, 77), block(7, 77), "a shorter fork"),
+            (block(8, 88), block(8, 88), "another fork"),
+            (block(4, 4), block(4, 4), "below what is known"),
+        ];
+        for (head, wanted, what) in cases {
+            assert_eq!(not_older(&recent, head, before), wanted, "{what}");
+        }
     }
 }
