@@ -37,7 +37,10 @@ fn time(id: &str, entries: &[Value]) -> Option<Slow> {
     let at = |entry: &Value| text(entry, "at").parse::<jiff::Timestamp>().ok();
     let signed = at(entries.iter().find(|entry| entry["type"] == "signed")?)?;
     let since = |entry: &Value| at(entry).map_or(0.0, |at| at.duration_since(signed).as_secs_f64());
-    let line = |entry: &Value| format!("{:+.1} s {}", since(entry), text(entry, "type"));
+    let line = |entry: &Value| {
+        let more = entry.pointer("/report/outcome").or(entry.pointer("/fees/maxFee")).and_then(Value::as_str);
+        format!("{:+.1} s {} {}", since(entry), text(entry, "type"), more.unwrap_or_default()).trim_end().to_owned()
+    };
     let seconds = since(entries.last()?);
     Some(Slow { id: id.to_owned(), seconds, time_line: entries.iter().map(line).collect() })
 }
