@@ -280,7 +280,9 @@ impl Miner {
         let mut hashes = Vec::new();
         for at in from..=to {
             let block = self.node.call("eth_getBlockByNumber", json!([format!("{at:#x}"), false])).await;
-            hashes.extend(block.and_then(|block| block["transactions"].as_array().cloned()).unwrap_or_default());
+            hashes.extend(
+                block.and_then(|block| block["transactions"].as_array().cloned()).unwrap_or_default(),
+            );
         }
         hashes
     }

@@ -36,10 +36,8 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  landfall dev\nthen paste the curl line that it prints.")]
     Dev(Dev),
     /// Land 1,000 transactions while replies are lost, blocks reorganised and the engine killed; then check the chain.
-    #[command(
-        after_help = "Examples:\n  landfall demo\n  landfall demo --hostile\n  \
-            landfall demo --count 5000 --lanes 8 --seed 7 --json"
-    )]
+    #[command(after_help = "Examples:\n  landfall demo\n  landfall demo --hostile\n  \
+            landfall demo --count 5000 --lanes 8 --seed 7 --json")]
     Demo(Demo),
     /// Send transactions and see where they are.
     #[command(subcommand)]

@@ -92,7 +92,11 @@ impl Heads {
                 }
             }
             if !rounds.another(&failures).await {
-                return if anyone_answered { Ok(None) } else { Err(self.pool.none("read a block", &failures)) };
+                return if anyone_answered {
+                    Ok(None)
+                } else {
+                    Err(self.pool.none("read a block", &failures))
+                };
             }
         }
     }

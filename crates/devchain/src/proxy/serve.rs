@@ -107,7 +107,11 @@ impl Shared {
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, ConnectInfo(cut): ConnectInfo<Cut>, body: Bytes) -> Response {
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(cut): ConnectInfo<Cut>,
+    body: Bytes,
+) -> Response {
     let fate = shared.fate();
     shared.count(fate);
     let served = match fate {

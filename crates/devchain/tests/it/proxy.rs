@@ -51,8 +51,7 @@ async fn without_faults_single_calls_and_batches_pass() {
 
 #[tokio::test]
 async fn a_lost_reply_was_acted_on_and_a_lost_request_was_not() {
-    for (rates, pooled) in
-        [(Rates { lose_reply: 1.0, ..NONE }, 1), (Rates { lose_request: 1.0, ..NONE }, 0)]
+    for (rates, pooled) in [(Rates { lose_reply: 1.0, ..NONE }, 1), (Rates { lose_request: 1.0, ..NONE }, 0)]
     {
         let world = world(rates).await;
         let sent = world.rpc.try_call("eth_sendRawTransaction", json!([transfer(key(0), 0)])).await;

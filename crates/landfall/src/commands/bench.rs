@@ -50,8 +50,9 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
     let rig = Rig::start(settings, usize::try_from(args.signers)?).await?;
     let begun = moment();
     let bar = progress(args);
-    let mut accepted =
-        tokio::time::timeout(LIMIT, load(&rig, &chain, args, &bar)).await.context("the load took too long")??;
+    let mut accepted = tokio::time::timeout(LIMIT, load(&rig, &chain, args, &bar))
+        .await
+        .context("the load took too long")??;
     let accept_s = begun.elapsed().as_secs_f64();
     tokio::time::timeout(LIMIT, finish(&rig, &chain, args, &bar))
         .await

@@ -46,7 +46,9 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
     let mut rig = Rig::start(settings, usize::try_from(args.lanes())?).await?;
     add_faults(&chain);
     let signers = rig.signers.iter().cycle();
-    let items = (0..args.count()).zip(signers).map(|(n, signer)| rig::submission(chain.config().chain_id, *signer, n));
+    let items = (0..args.count())
+        .zip(signers)
+        .map(|(n, signer)| rig::submission(chain.config().chain_id, *signer, n));
     let callers = rig::start_callers(&rig, items)?;
     let bar = progress(args);
     let done = tokio::time::timeout(LIMIT, carry(&mut rig, &chain, args, &bar)).await;

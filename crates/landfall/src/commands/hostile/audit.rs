@@ -71,14 +71,8 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn is_clean(&self, count: u64) -> bool {
-        let wrong = [
-            self.landed_twice,
-            self.lost,
-            self.gaps,
-            self.over_ceiling,
-            self.not_confirmed,
-            self.differing,
-        ];
+        let wrong =
+            [self.landed_twice, self.lost, self.gaps, self.over_ceiling, self.not_confirmed, self.differing];
         self.landed_once == count && wrong.iter().all(|count| *count == 0)
     }
 
@@ -169,7 +163,10 @@ fn agreement(count: u64, chain: &[OnChain], store: &[InStore], found: &mut Findi
         let same = |tx: &&OnChain| tx.hash == told.hash && Some(tx.block) == told.block && tx.success;
         if !shown.get(&n).is_some_and(same) {
             found.differing += 1;
-            found.example(format!("{} says {} in block {:?}, the chain does not", told.id, told.hash, told.block));
+            found.example(format!(
+                "{} says {} in block {:?}, the chain does not",
+                told.id, told.hash, told.block
+            ));
         }
     }
     found.differing += store.len().abs_diff(usize::try_from(count).unwrap_or(usize::MAX)) as u64;

@@ -39,7 +39,9 @@ fn time(id: &str, entries: &[Value]) -> Option<Slow> {
     let since = |entry: &Value| at(entry).map_or(0.0, |at| at.duration_since(signed).as_secs_f64());
     let line = |entry: &Value| {
         let more = entry.pointer("/report/outcome").or(entry.pointer("/fees/maxFee")).and_then(Value::as_str);
-        format!("{:+.1} s {} {}", since(entry), text(entry, "type"), more.unwrap_or_default()).trim_end().to_owned()
+        format!("{:+.1} s {} {}", since(entry), text(entry, "type"), more.unwrap_or_default())
+            .trim_end()
+            .to_owned()
     };
     let seconds = since(entries.last()?);
     Some(Slow { id: id.to_owned(), seconds, time_line: entries.iter().map(line).collect() })
@@ -108,7 +110,9 @@ fn in_words(args: &Demo, report: &Report, clean: bool) {
         println!("  {example}");
     }
     if report.ground != "anvil" {
-        println!("There was no anvil, so this ran on the built-in chain. To run it on anvil, install Foundry");
+        println!(
+            "There was no anvil, so this ran on the built-in chain. To run it on anvil, install Foundry"
+        );
         println!("(https://getfoundry.sh), or name the binary in LANDFALL_ANVIL.");
     }
     let (verdict, colour) = if report.stuck {
