@@ -72,6 +72,30 @@ pub enum Entry {
         hash: TxHash,
         block: BlockRef,
     },
+    /// Its block was replaced: a no-op is to take its slot, and then it is checked anew.
+    RecheckBegan {
+        slot: Slot,
+    },
+    /// It had ended, and the block that said so is no longer part of the chain. What it ended as stays, and the bytes
+    /// that won go out again.
+    FinalReorged {
+        hash: TxHash,
+        block: BlockRef,
+    },
+    /// After that an attempt of its slot is in a block again.
+    LandedAgain {
+        receipt: Receipt,
+        version: ContentVersion,
+    },
+    /// It waited for another slot, and landed in its old one after all.
+    BoundBack {
+        slot: Slot,
+    },
+    /// After that its slot went to somebody else: what it ended as is true no more.
+    FinalLost {
+        slot: Slot,
+        block: BlockRef,
+    },
     /// It is to end without its content, by a no-op in its slot.
     EndingBegan {
         state: TxState,
@@ -128,6 +152,9 @@ impl Entry {
             Self::Mined { .. } => Some("tx.mined"),
             Self::Reorged { .. } => Some("tx.reorged"),
             Self::Displaced { .. } => Some("tx.displaced"),
+            Self::FinalReorged { .. } => Some("chain.final_reorged"),
+            Self::LandedAgain { .. } => Some("chain.landed_again"),
+            Self::FinalLost { .. } => Some("chain.final_lost"),
             Self::Confirmed { .. } => Some("tx.confirmed"),
             Self::Reverted { .. } => Some("tx.reverted"),
             Self::Failed { .. } => Some("tx.failed"),
@@ -144,6 +171,8 @@ impl Entry {
             | Self::Signed { .. }
             | Self::SendAnswered { .. }
             | Self::AtCeiling { .. }
+            | Self::RecheckBegan { .. }
+            | Self::BoundBack { .. }
             | Self::EndingBegan { .. }
             | Self::Requeued { .. } => None,
         }
@@ -197,7 +226,7 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::Accepted => to(TxState::Accepted),
         Entry::Simulated | Entry::Approved => to(TxState::Simulated),
         Entry::ApprovalAsked => to(TxState::AwaitingApproval),
-        Entry::SlotReserved { slot } => Replayed { slot: Some(*slot), ..now },
+        Entry::SlotReserved { slot } | Entry::BoundBack { slot } => Replayed { slot: Some(*slot), ..now },
         Entry::SlotReturned { .. } => Replayed { slot: None, ..now },
         Entry::Signed { slot, .. } => {
             let state = if now.state.is_waiting() { TxState::Signed } else { now.state };
@@ -219,6 +248,10 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::PrepareFailed { .. }
         | Entry::SendAnswered { .. }
         | Entry::AtCeiling { .. }
+        | Entry::RecheckBegan { .. }
+        | Entry::FinalReorged { .. }
+        | Entry::LandedAgain { .. }
+        | Entry::FinalLost { .. }
         | Entry::LaneHeld { .. }
         | Entry::LaneResumed { .. } => now,
     }

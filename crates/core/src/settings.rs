@@ -16,6 +16,8 @@ pub enum PlantedInLane {
     NoBlockHash,
     /// A re-price takes a new slot.
     BumpTakesNewSlot,
+    /// A slot is forgotten when its transaction ends.
+    ForgottenAtFinality,
     /// A cancel is done when it was asked for.
     CancelAtOnce,
     /// The next slot is what the node counts.
@@ -37,6 +39,9 @@ pub struct LaneSettings {
     pub max_fee: Price,
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
+    /// Where the chain has no `finalized` block: this many blocks after its end a transaction's slot is still watched,
+    /// in case the chain takes back more than was called final.
+    pub watch_depth: u64,
     /// The most attempts one slot may have: re-pricing is always bounded.
     pub max_attempts: u32,
     /// What happens to a displaced transaction whose caller did not say.
@@ -62,6 +67,7 @@ impl Default for LaneSettings {
             bump_percent: 20,
             max_fee: Price::gwei(500),
             gas_headroom_percent: 20,
+            watch_depth: 64,
             max_attempts: 32,
             on_displaced: OnDisplaced::Fail,
             checks: false,

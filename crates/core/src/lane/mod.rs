@@ -9,7 +9,7 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! [`watch`], [`finish`], [`keep`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
@@ -21,6 +21,7 @@ mod command;
 mod explain;
 mod finish;
 mod funds;
+mod keep;
 mod planted;
 mod prove;
 mod reprice;
@@ -243,8 +244,10 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
-    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
-    ended: Option<Slot>,
+    /// Slots that have ended and that the chain may still take back.
+    kept: keep::Kept,
+    /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
+    reopened: BTreeMap<TxId, Transaction>,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -291,7 +294,8 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
-            ended: None,
+            kept: keep::Kept::default(),
+            reopened: BTreeMap::new(),
             view: None,
             seen_count: None,
             moved_at: now,
@@ -311,9 +315,14 @@ impl Lane {
             slot_record.mined.clone_from(&tx.status.receipt);
             lane.bound.insert(tx.id, tx);
         }
+        lane.load_ended(record.ended);
         for attempt in record.attempts {
             lane.by_hash.insert(attempt.hash, attempt.slot);
-            lane.slots.entry(attempt.slot).or_default().attempts.push(attempt);
+            let attempts = match lane.kept.get_mut(attempt.slot) {
+                Some(kept) => &mut kept.attempts,
+                None => &mut lane.slots.entry(attempt.slot).or_default().attempts,
+            };
+            attempts.push(attempt);
         }
         lane
     }
@@ -342,6 +351,7 @@ impl Lane {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.slots.is_empty()
+            && self.kept.is_empty()
             && self.waiting.is_empty()
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
