@@ -45,6 +45,7 @@ impl Lane {
         let tx = record.tx.and_then(|id| self.bound.remove(&id));
         self.close_slot(slot);
         let Some(mut tx) = tx else { return };
+        let newest = tx.version();
         let status = &mut tx.status;
         status.won = Some(Won { version: winner.version, hash: winner.hash });
         status.hash = Some(winner.hash);
@@ -70,6 +71,10 @@ impl Lane {
             }
         };
         self.changes.tx(&mut tx, now);
+        if winner.version < newest {
+            let entry = Entry::EarlierWon { won: winner.version, newest };
+            self.changes.journal(Some(tx.id), now, entry);
+        }
         self.changes.journal(Some(tx.id), now, entry);
     }
 
@@ -172,7 +177,7 @@ impl Lane {
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()
                 && tx.status.state != TxState::Mined
-                && tx.request.options.deadline.is_some_and(|deadline| deadline < head)
+                && tx.deadline().is_some_and(|deadline| deadline < head)
         };
         let ids: Vec<TxId> = self
             .waiting
