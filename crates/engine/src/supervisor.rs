@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::directory::Directory;
+use crate::keyless;
 use crate::lane_task;
 use crate::parts::Parts;
 use crate::tasks::Tasks;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     lanes_changed: Notify,
     pokes: BTreeMap<ChainId, Notify>,
     troubles: Mutex<BTreeMap<ChainId, String>>,
+    /// Lanes that take nothing new in, as last read or committed here.
+    disabled: Mutex<BTreeSet<LaneId>>,
 }
 
 impl Shared {
@@ -49,6 +52,7 @@ impl Shared {
             lanes_changed: Notify::new(),
             pokes,
             troubles: Mutex::default(),
+            disabled: Mutex::default(),
         }
     }
 
@@ -106,6 +110,26 @@ impl Shared {
 
     pub(crate) fn trouble_of(&self, chain: ChainId) -> Option<String> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
+    }
+
+    /// The lane takes no new transactions in. Other nodes know it within a scan of the store.
+    pub(crate) fn is_disabled(&self, lane: LaneId) -> bool {
+        self.disabled.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane)
+    }
+
+    pub(crate) fn set_disabled(&self, lane: LaneId, disabled: bool) {
+        let mut lanes = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+        if disabled {
+            lanes.insert(lane);
+        } else {
+            lanes.remove(&lane);
+        }
+    }
+
+    pub(crate) async fn read_disabled(&self) -> Result<(), landfall_core::ports::store::Error> {
+        let read = self.parts.store.disabled_lanes().await?;
+        *self.disabled.lock().unwrap_or_else(PoisonError::into_inner) = read.into_iter().collect();
+        Ok(())
     }
 
     pub(crate) fn running_lanes(&self) -> usize {
@@ -179,6 +203,9 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
             }
             Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
         }
+        if let Err(error) = shared.read_disabled().await {
+            tracing::warn!(%error, "the store could not say which lanes are disabled");
+        }
         start_wanted(&shared).await;
         let scan = tokio::time::sleep(shared.parts.timings.scan);
         tokio::pin!(scan);
@@ -223,7 +250,8 @@ async fn start_wanted(shared: &Arc<Shared>) {
             }
             continue;
         }
-        if !is_ours || shared.is_stopping() || !shared.session_is_live() {
+        if shared.is_stopping() || !shared.session_is_live() || !(is_ours || keyless::has_work(shared, lane).await)
+        {
             continue;
         }
         match shared.parts.store.acquire(lane, shared.session).await {
@@ -233,7 +261,11 @@ async fn start_wanted(shared: &Arc<Shared>) {
                 let task = shared.clone();
                 let running = Running { shared: task.clone(), lane };
                 shared.tasks.spawn(async move {
-                    lane_task::run(task, lane, token).await;
+                    if is_ours {
+                        lane_task::run(task, lane, token).await;
+                    } else {
+                        keyless::run(task, lane, token).await;
+                    }
                     drop(running);
                 });
             }

@@ -7,12 +7,11 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
+use landfall_core::ports::store::{Admission, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use serde_json::{Value, json};
 
-use super::lanes::command;
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -20,7 +19,7 @@ use crate::serve::App;
 use crate::show;
 
 type Answer<T> = Result<T, Problem>;
-type Body = Result<Bytes, BytesRejection>;
+pub(super) type Body = Result<Bytes, BytesRejection>;
 
 pub(crate) async fn submit(
     State(app): State<App>,
@@ -82,7 +81,7 @@ pub(crate) async fn submit_batch(
     Ok(Json(json!({ "items": answers })))
 }
 
-fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
+pub(super) fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     match admission {
         Admission::New(tx) => Ok((StatusCode::ACCEPTED, show::accepted(&tx))),
         Admission::Replay(tx) => Ok((StatusCode::OK, show::accepted(&tx))),
@@ -96,7 +95,7 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     }
 }
 
-fn taken(app: &App, body: Body) -> Answer<Bytes> {
+pub(super) fn taken(app: &App, body: Body) -> Answer<Bytes> {
     body.map_err(|rejection| match rejection {
         BytesRejection::FailedToBufferBody(failed) if failed.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             let detail = format!("at most {} bytes are taken", app.limits.body);
@@ -108,7 +107,7 @@ fn taken(app: &App, body: Body) -> Answer<Bytes> {
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
     let record = find(&app, &id).await?;
-    Ok(Json(shown(&app, &record).await))
+    Ok(Json(shown(&app, &record).await?))
 }
 
 pub(crate) async fn by_request(
@@ -138,7 +137,7 @@ pub(crate) async fn by_request(
     let record = record.ok_or_else(|| {
         Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"))
     })?;
-    Ok(Json(shown(&app, &record).await))
+    Ok(Json(shown(&app, &record).await?))
 }
 
 pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
@@ -146,21 +145,6 @@ pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> A
     let rows = app.handle.store().journal(record.tx.id).await?;
     let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
-}
-
-pub(crate) async fn cancel(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Answer<(StatusCode, Json<Value>)> {
-    let tx = find(&app, &id).await?.tx;
-    if tx.status.state.is_terminal() {
-        let detail = format!(
-            "it is {}; only a transaction that has not ended can be cancelled",
-            tx.status.state.name()
-        );
-        return Err(Problem::new(Code::AlreadyFinal, detail));
-    }
-    command(&app, tx.lane, CommandKind::Cancel { tx: tx.id }).await
 }
 
 const PAGE: u32 = 50;
@@ -207,13 +191,13 @@ fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
     Ok(wanted)
 }
 
-async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+pub(super) async fn find(app: &App, id: &str) -> Answer<TxRecord> {
     let missing = || Problem::new(Code::NotFound, format!("there is no transaction {id} here"));
     let parsed: TxId = id.parse().map_err(|_| missing())?;
     app.handle.store().tx(parsed).await?.ok_or_else(missing)
 }
 
-async fn shown(app: &App, record: &TxRecord) -> Value {
+async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
     let tx = &record.tx;
     let stuck = if tx.status.state.is_terminal() {
         None
@@ -221,5 +205,9 @@ async fn shown(app: &App, record: &TxRecord) -> Value {
         let told = app.handle.explain(tx.lane, tx.id).await;
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
-    show::record(record, app.handle.view(tx.lane.chain).as_deref(), stuck)
+    let mut shown = show::record(record, app.handle.view(tx.lane.chain).as_deref(), stuck);
+    if let Some(retry) = app.handle.retried_as(tx).await? {
+        shown["retriedAs"] = json!(retry);
+    }
+    Ok(shown)
 }
