@@ -116,7 +116,7 @@ pub enum OnInsufficientFunds {
 }
 
 /// What another transaction must have come to before this one is signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterState {
     #[default]

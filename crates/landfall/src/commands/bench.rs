@@ -45,6 +45,8 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
         resubmit_after_s: 60,
         bump_percent: 20,
         max_fee_gwei: 500,
+        approve_above_wei: None,
+        reset_above_returned: 64,
         request_timeout_ms: 10_000,
     };
     let rig = Rig::start(chain, settings, usize::try_from(args.signers)?).await?;

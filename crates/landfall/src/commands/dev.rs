@@ -47,6 +47,8 @@ fn dev_chain(chain: &Devchain) -> Chain {
         resubmit_after_s: 10,
         bump_percent: 20,
         max_fee_gwei: 500,
+        approve_above_wei: None,
+        reset_above_returned: 64,
         request_timeout_ms: 10_000,
     }
 }

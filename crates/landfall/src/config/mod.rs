@@ -104,6 +104,10 @@ pub(crate) struct Chain {
     pub(crate) bump_percent: u32,
     #[serde(default = "default::max_fee_gwei")]
     pub(crate) max_fee_gwei: u64,
+    #[serde(default)]
+    pub(crate) approve_above_wei: Option<landfall_core::Wei>,
+    #[serde(default = "default::reset_above_returned")]
+    pub(crate) reset_above_returned: usize,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
 }
@@ -128,6 +132,9 @@ mod default {
     }
     pub(super) fn max_fee_gwei() -> u64 {
         500
+    }
+    pub(super) fn reset_above_returned() -> usize {
+        64
     }
     pub(super) fn request_timeout_ms() -> u64 {
         10_000
@@ -259,6 +266,8 @@ impl Chain {
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
+            approve_above: self.approve_above_wei,
+            reset_above_returned: Some(self.reset_above_returned),
             on_displaced: match self.finality {
                 ConfiguredFinality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
                 ConfiguredFinality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,

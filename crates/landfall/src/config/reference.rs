@@ -46,6 +46,16 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
     key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
+    optional(
+        "chain.approve_above_wei",
+        "\"1000000000000000000\"",
+        "A value above this waits for a person's yes (`POST /tx/{txId}/approve`); no limit if left out.",
+    ),
+    key(
+        "chain.reset_above_returned",
+        "64",
+        "More slots than this given back without bytes make a lane reset itself.",
+    ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
     optional(
         "signer.address",
