@@ -315,6 +315,15 @@ impl Transaction {
         replaced.unwrap_or(&self.request.payload)
     }
 
+    /// Everything it was ever to do, the newest first: bytes of each may be out.
+    pub fn payloads(&self) -> impl Iterator<Item = &Payload> {
+        let later = self.status.later.iter().rev().filter_map(|content| match content {
+            Content::Payload(payload) => Some(payload),
+            Content::NoOp => None,
+        });
+        later.chain(std::iter::once(&self.request.payload))
+    }
+
     /// How fast it should land.
     #[must_use]
     pub fn speed(&self) -> Speed {

@@ -1,6 +1,6 @@
 //! The rules, checked while a run goes on and when it is over. They look at the chain and the store from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_core::attempt::Attempt;
@@ -80,9 +80,11 @@ impl Checkers {
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
         let all = self.all().await;
+        let contents = self.contents();
+        let retried: BTreeSet<TxId> = all.iter().filter_map(|tx| tx.request.retry_of).collect();
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
-            self.ended(tx, &all);
+            self.ended(tx, &contents, &retried);
             if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
                 && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
             {
@@ -222,19 +224,18 @@ impl Checkers {
     /// How often each request's content is in the chains.
     #[must_use]
     pub(crate) fn landed(&self) -> BTreeMap<u64, u64> {
-        let mut landed = BTreeMap::new();
-        for fork in self.forks() {
-            for content in fork.iter().flat_map(|block| &block.txs).filter_map(|(_, wire)| wire.content()) {
-                *landed.entry(content.marker).or_default() += 1;
-            }
-        }
-        landed
+        self.contents().into_iter().map(|(marker, contents)| (marker, contents.len() as u64)).collect()
     }
 
-    fn content_on_chain(&self, marker: u64) -> Option<Content> {
-        let forks = self.forks();
-        let contents = forks.iter().flat_map(|fork| fork.iter()).flat_map(|block| &block.txs);
-        contents.filter_map(|(_, wire)| wire.content()).find(|content| content.marker == marker)
+    /// The contents of each request that are in the chains.
+    fn contents(&self) -> BTreeMap<u64, Vec<Content>> {
+        let mut contents: BTreeMap<u64, Vec<Content>> = BTreeMap::new();
+        for fork in self.forks() {
+            for content in fork.iter().flat_map(|block| &block.txs).filter_map(|(_, wire)| wire.content()) {
+                contents.entry(content.marker).or_default().push(content);
+            }
+        }
+        contents
     }
 
     fn lands_once(&self) {
@@ -270,7 +271,12 @@ impl Checkers {
     }
 
     /// It has ended, and as the chain shows.
-    fn ended(&self, tx: &Transaction, all: &[Transaction]) {
+    fn ended(
+        &self,
+        tx: &Transaction,
+        contents: &BTreeMap<u64, Vec<Content>>,
+        retried: &BTreeSet<TxId>,
+    ) {
         let state = tx.status.state;
         if !state.is_terminal() {
             let text = format!("{} is {} in slot {:?} of {}", tx.id, state.name(), tx.status.slot, tx.lane);
@@ -279,16 +285,16 @@ impl Checkers {
         }
         let Some(marker) = marker(tx) else { return };
         // One that was done again carries the same content: only that it landed once can be told, and is.
-        if all.iter().any(|other| other.request.retry_of == Some(tx.id)) {
+        if retried.contains(&tx.id) {
             return;
         }
-        let landed = self.landed().get(&marker).copied().unwrap_or(0);
+        let landed = contents.get(&marker).map_or(0, Vec::len);
         let asked = self.world.lock().asked.get(&marker).cloned();
         let said = state == TxState::Confirmed;
         if said != (landed == 1) {
             let text = format!("{} ended {}, and the chain has it {landed} times", tx.id, state.name());
             self.world.violated(Rule::FinalIsTrue, text);
-        } else if said && self.content_on_chain(marker) != content_that_won(tx) {
+        } else if said && contents.get(&marker).and_then(|all| all.first().copied()) != content_that_won(tx) {
             let text = format!("{} says that version {:?} won, and the chain has another", tx.id, tx.status.won);
             self.world.violated(Rule::FinalIsTrue, text);
         } else if !said

@@ -70,6 +70,7 @@ impl Lane {
         let Some(waiting) = self.waiting_mut(id) else { return };
         waiting.tx.status.state = TxState::Simulated;
         waiting.tx.status.approved = true;
+        waiting.tx.status.asks_approval = false;
         // The chain may have moved while the person thought: it is checked again before it is signed (F4).
         waiting.prep = Prep::New;
         let mut tx = waiting.tx.clone();

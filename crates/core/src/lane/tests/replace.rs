@@ -236,3 +236,44 @@ fn contents_are_bounded() {
     world.calm_down(20);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
 }
+
+#[test]
+fn a_verdict_on_the_old_content_does_not_end_the_new_one() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    let old = world.attempts(5)[0].clone();
+    world.replace(id, 7);
+    world.turn(vec![super::sent(&old, SendOutcome::Invalid)]);
+    world.rest();
+    world.turn(vec![super::sent(&old, SendOutcome::Reverted)]);
+    world.rest();
+    world.finalise();
+    assert_eq!((world.desk.store.state(id), world.won(id)), (TxState::Confirmed, Some(2)));
+}
+
+#[test]
+fn a_stranger_that_does_what_an_older_content_does_is_no_stranger() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.replace(id, 7);
+    world.rest();
+    world.play(super::super::test_world::Step::Foreign);
+    for _ in 0..4 {
+        world.block();
+        world.rest();
+        world.wait(6_000);
+    }
+    let slot = crate::Slot(5);
+    let block = world.chain.winner(slot).expect("the stranger's").0.at;
+    let first = payment_with_gas(1);
+    let taker = crate::ports::chain::Taker {
+        hash: crate::TxHash(alloy_primitives::B256::repeat_byte(9)),
+        to: first.to,
+        value: first.value,
+        data: first.data,
+    };
+    world.turn(vec![crate::lane::LaneEvent::Foreign { slot, block, taker: Some(taker) }]);
+    assert!(!world.desk.store.state(id).is_terminal());
+    let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(why.contains("a person must look"), "{why}");
+}
