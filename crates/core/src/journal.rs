@@ -10,7 +10,7 @@ use crate::outcome::SendReport;
 use crate::request::{AskedFees, Speed};
 use crate::transaction::{Reason, TxState};
 use crate::view::{BlockRef, Receipt};
-use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash, TxId};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash, TxId, Wei};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,30 @@ pub enum Entry {
     /// The block it was in is no longer part of the chain.
     Reorged {
         hash: TxHash,
+        block: BlockRef,
+    },
+    /// Its block was replaced: a no-op is to take its slot, and then it is checked anew.
+    RecheckBegan {
+        slot: Slot,
+    },
+    /// It had ended, and the block that said so is no longer part of the chain. What it ended as stays, and the bytes
+    /// that won go out again.
+    FinalReorged {
+        hash: TxHash,
+        block: BlockRef,
+    },
+    /// After that an attempt of its slot is in a block again.
+    LandedAgain {
+        receipt: Receipt,
+        version: ContentVersion,
+    },
+    /// It waited for another slot, and landed in its old one after all.
+    BoundBack {
+        slot: Slot,
+    },
+    /// After that its slot went to somebody else: what it ended as is true no more.
+    FinalLost {
+        slot: Slot,
         block: BlockRef,
     },
     /// It is to end without its content, by a no-op in its slot.
@@ -142,6 +166,15 @@ pub enum Entry {
     Expired {
         reason: Reason,
     },
+    /// The account has little.
+    LowBalance {
+        balance: Wei,
+        text: String,
+    },
+    /// The account has enough again.
+    BalanceRestored {
+        balance: Wei,
+    },
     /// The lane stopped handing out slots.
     LaneHeld {
         text: String,
@@ -183,11 +216,16 @@ impl Entry {
             Self::Mined { .. } => Some("tx.mined"),
             Self::Reorged { .. } => Some("tx.reorged"),
             Self::Displaced { .. } => Some("tx.displaced"),
+            Self::FinalReorged { .. } => Some("chain.final_reorged"),
+            Self::LandedAgain { .. } => Some("chain.landed_again"),
+            Self::FinalLost { .. } => Some("chain.final_lost"),
             Self::Confirmed { .. } => Some("tx.confirmed"),
             Self::Reverted { .. } => Some("tx.reverted"),
             Self::Failed { .. } => Some("tx.failed"),
             Self::Cancelled { .. } => Some("tx.cancelled"),
             Self::Expired { .. } => Some("tx.expired"),
+            Self::LowBalance { .. } => Some("lane.low_balance"),
+            Self::BalanceRestored { .. } => Some("lane.balance_restored"),
             Self::LaneHeld { .. } => Some("lane.held"),
             Self::LaneResumed { .. } => Some("lane.resumed"),
             Self::LanePaused { .. } => Some("lane.paused"),
@@ -204,6 +242,8 @@ impl Entry {
             | Self::Signed { .. }
             | Self::SendAnswered { .. }
             | Self::AtCeiling { .. }
+            | Self::RecheckBegan { .. }
+            | Self::BoundBack { .. }
             | Self::EndingBegan { .. }
             | Self::Replaced { .. }
             | Self::ReplaceDropped { .. }
@@ -265,7 +305,7 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::Accepted => to(TxState::Accepted),
         Entry::Simulated | Entry::Approved => to(TxState::Simulated),
         Entry::ApprovalAsked => to(TxState::AwaitingApproval),
-        Entry::SlotReserved { slot } => Replayed { slot: Some(*slot), ..now },
+        Entry::SlotReserved { slot } | Entry::BoundBack { slot } => Replayed { slot: Some(*slot), ..now },
         Entry::SlotReturned { .. } => Replayed { slot: None, ..now },
         Entry::Signed { slot, .. } => {
             let state = if now.state.is_waiting() { TxState::Signed } else { now.state };
@@ -296,6 +336,12 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::VersionApproved { .. }
         | Entry::Held { .. }
         | Entry::Released
+        | Entry::RecheckBegan { .. }
+        | Entry::FinalReorged { .. }
+        | Entry::LandedAgain { .. }
+        | Entry::FinalLost { .. }
+        | Entry::LowBalance { .. }
+        | Entry::BalanceRestored { .. }
         | Entry::LaneHeld { .. }
         | Entry::LaneResumed { .. }
         | Entry::LanePaused { .. }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
-use landfall_core::request::{After, AfterState, AskedFees, OnFailure, Options, Payload, Speed};
+use landfall_core::request::{After, AfterState, AskedFees, OnFailure, OnReorg, Options, Payload, Speed};
 use landfall_core::transaction::Terms;
 use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
 use landfall_engine::{Submission, SubmitError};
@@ -57,6 +57,9 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     let mut options = Options { speed, ..Options::default() };
     if inner.rng.chance(50) {
         options.deadline = Some(Millis(now.0 + inner.rng.range(5_000, 120_000)));
+    }
+    if inner.rng.chance(100) {
+        options.on_reorg = OnReorg::Cancel;
     }
     if inner.rng.chance(100) {
         options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));
@@ -190,7 +193,8 @@ fn change_later(
         let speed = world.chance(500).then_some(Speed::Fast);
         command_later(world, nodes, lane, CommandKind::SpeedUp { tx, fees, speed }, 20_000);
     }
-    if world.chance(100) {
+    // After a reorg deeper than finality an old content may land that had lost; doing it again is then no retry.
+    if world.chance(100) && world.scenario.rate(Fault::DeepReorg) == 0 {
         retry_later(world, nodes, tx);
     }
 }

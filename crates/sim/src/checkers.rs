@@ -59,6 +59,9 @@ impl Checkers {
                     format!("{} has {} entries and {} attempts", tx.id, entries.len(), record.attempts.len());
                 self.world.violated(Rule::Bounded, text);
             }
+            if self.world.scenario.long_halt {
+                self.quiet_while_halted(&record.tx, &entries);
+            }
             let told = replay(entries.iter().map(|row| &row.entry));
             let status = &record.tx.status;
             let agrees = told.is_some_and(|told| {
@@ -76,6 +79,29 @@ impl Checkers {
         }
     }
 
+    /// In a world where nothing else goes wrong, a chain that stands still is left alone. What was under way when it
+    /// stopped may still be seen and answered.
+    fn quiet_while_halted(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let halts = self.world.lock().halts.clone();
+        let grace = self.world.scenario.resubmit * 2 + std::time::Duration::from_secs(5);
+        let halted = |row: &JournalRow| {
+            halts.iter().any(|(chain, from, until)| {
+                *chain == tx.lane.chain && row.at > from.after(grace) && row.at < *until
+            })
+        };
+        for row in entries.iter().filter(|row| halted(row)) {
+            let loud = match &row.entry {
+                Entry::Signed { attempt, .. } => *attempt > 0 && tx.status.ending.is_none(),
+                Entry::Mined { .. } | Entry::Confirmed { .. } | Entry::Expired { .. } => true,
+                Entry::EndingBegan { state, .. } => *state == TxState::Expired,
+                _ => false,
+            };
+            if loud {
+                self.world.violated(Rule::QuietWhileHalted, format!("{}: {:?}", tx.id, row.entry));
+            }
+        }
+    }
+
     /// What must hold when everything was well for long enough.
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
@@ -84,7 +110,9 @@ impl Checkers {
         let retried: BTreeSet<TxId> = all.iter().filter_map(|tx| tx.request.retry_of).collect();
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
-            self.ended(tx, &contents, &retried);
+            if !self.changed_its_mind(tx).await {
+                self.ended(tx, &contents, &retried);
+            }
             if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
                 && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
             {
@@ -138,7 +166,10 @@ impl Checkers {
 
     /// Transactions, commands and lanes that have something before them.
     pub(crate) async fn unfinished(&self) -> usize {
-        let mut unfinished = self.all().await.iter().filter(|tx| !tx.status.state.is_terminal()).count();
+        // One that had ended and was taken back by the chain has no receipt until it has landed again.
+        let taken_back = |tx: &Transaction| tx.status.won.is_some() && tx.status.receipt.is_none();
+        let all = self.all().await;
+        let mut unfinished = all.iter().filter(|tx| !tx.status.state.is_terminal() || taken_back(tx)).count();
         for summary in self.memory.lanes().await.unwrap_or_default() {
             unfinished += self.memory.commands(summary.lane, u32::MAX).await.unwrap_or_default().len();
             let ahead = summary.row.cursor.is_some_and(|cursor| cursor.0 > self.count(summary.lane));
@@ -168,6 +199,7 @@ impl Checkers {
         let mut signed: BTreeMap<TxId, Vec<JournalSeq>> = BTreeMap::new();
         let mut landed: BTreeMap<(TxId, AfterState), JournalSeq> = BTreeMap::new();
         let mut cancelled: BTreeMap<LaneId, Vec<(JournalSeq, QueueOrder)>> = BTreeMap::new();
+        let mut taken_back: BTreeSet<TxId> = BTreeSet::new();
         for row in &rows {
             match (&row.entry, row.tx) {
                 (Entry::Signed { no_op: false, .. }, Some(tx)) => signed.entry(tx).or_default().push(row.seq),
@@ -176,6 +208,9 @@ impl Checkers {
                 }
                 (Entry::Confirmed { .. }, Some(tx)) => {
                     landed.entry((tx, AfterState::Confirmed)).or_insert(row.seq);
+                }
+                (Entry::FinalReorged { .. }, Some(tx)) => {
+                    taken_back.insert(tx);
                 }
                 (Entry::AllCancelled { up_to, .. }, _) => {
                     cancelled.entry(row.lane).or_default().push((row.seq, *up_to));
@@ -188,7 +223,8 @@ impl Checkers {
             let first = bytes.first().copied().unwrap_or_default();
             let last = bytes.last().copied().unwrap_or_default();
             for (at, up_to) in cancelled.get(&tx.lane).into_iter().flatten() {
-                if tx.order <= *up_to && last > *at {
+                // What had won before and was taken back must land again.
+                if tx.order <= *up_to && last > *at && !taken_back.contains(&tx.id) {
                     let text = format!("{} was signed at {last}, after all was cancelled at {at}", tx.id);
                     self.world.violated(Rule::CancelAllEndsAll, text);
                 }
@@ -201,6 +237,18 @@ impl Checkers {
                 }
             }
         }
+    }
+
+    /// The chain took back more than was final, and then decided otherwise: the journal says so.
+    async fn changed_its_mind(&self, tx: &Transaction) -> bool {
+        let rows = self.memory.journal(tx.id).await.unwrap_or_default();
+        rows.iter().any(|row| match &row.entry {
+            Entry::FinalLost { .. } => true,
+            Entry::LandedAgain { version, .. } => {
+                tx.status.won.as_ref().is_none_or(|won| won.version != *version)
+            }
+            _ => false,
+        })
     }
 
     pub(crate) async fn all(&self) -> Vec<Transaction> {

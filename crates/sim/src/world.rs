@@ -65,6 +65,8 @@ pub enum Rule {
     CancelAllEndsAll,
     /// What follows another transaction is signed after that one has succeeded.
     FollowsInOrder,
+    /// While the chain stands still nothing is re-priced, confirmed or expired.
+    QuietWhileHalted,
 }
 
 impl Rule {
@@ -89,6 +91,7 @@ impl Rule {
             Self::BeatsTheFormer => "every attempt beats the ones before it",
             Self::CancelAllEndsAll => "a cancel of everything leaves nothing",
             Self::FollowsInOrder => "what follows another comes after it",
+            Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
         }
     }
 }
@@ -124,6 +127,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// When chains stood still, by the true clock.
+    pub(crate) halts: Vec<(ChainId, Millis, Millis)>,
     /// By the marker that each carries in its data.
     pub(crate) asked: BTreeMap<u64, Asked>,
     /// What callers were told is theirs, in that order.
@@ -152,6 +157,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            halts: Vec::new(),
             asked: BTreeMap::new(),
             told: Vec::new(),
             cancelled_lanes: BTreeSet::new(),
@@ -235,6 +241,11 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(until - now)).await;
         }
+    }
+
+    /// A chain stands still.
+    pub(crate) fn halted(&self, chain: ChainId, from: u64, until: u64) {
+        self.lock().halts.push((chain, Millis(EPOCH_MS + from), Millis(EPOCH_MS + until)));
     }
 
     /// A session was begun, prolonged or ended.

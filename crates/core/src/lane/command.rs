@@ -5,7 +5,7 @@ use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
-use crate::{ContentVersion, Millis, QueueOrder, TxId};
+use crate::{ContentVersion, Millis, QueueOrder, Slot, TxId};
 
 impl Lane {
     /// `reach` is how far the load that brought them has read the queue; none if to its end.
@@ -114,10 +114,10 @@ impl Lane {
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }
         // Also an operator's word that a final slot which the chain took back may be filled.
-        if let (Some(ended), Some(count)) = (self.ended, self.chain_count())
-            && count <= ended
+        if let (Some(history), Some(count)) = (self.row.history, self.chain_count())
+            && count <= history
         {
-            self.ended = None;
+            self.row.history = count.0.checked_sub(1).map(Slot);
             let text = format!("an operator resumed it: slot {count}, which was final, may be filled");
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }

@@ -30,7 +30,7 @@ impl Lane {
             .fills
             .values()
             .flat_map(|(from, to)| (from.0.max(count.0)..=to.0).map(Slot))
-            .filter(|slot| !self.slots.contains_key(slot))
+            .filter(|slot| !self.slots.contains_key(slot) && !self.kept.contains(*slot))
             .collect();
         // Above the cursor only what follows it without a hole; transactions that are being signed count.
         let mut end = cursor;
@@ -53,7 +53,8 @@ impl Lane {
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return };
         let open: Vec<(CommandId, (Slot, Slot))> = self.fills.iter().map(|(id, range)| (*id, *range)).collect();
         for (command, (from, to)) in open {
-            let used = |slot: Slot| slot < count || self.slots.contains_key(&slot);
+            let used =
+                |slot: Slot| slot < count || self.slots.contains_key(&slot) || self.kept.contains(slot);
             let gap = from > cursor.max(count);
             if !gap && !(from.0.max(count.0)..=to.0).map(Slot).all(used) {
                 continue;

@@ -9,7 +9,7 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`]; [`command`] takes what callers and operators ask for on the way ([`replace`], [`hurry`],
+//! [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask for on the way ([`replace`], [`hurry`],
 //! [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
@@ -26,6 +26,7 @@ mod fill;
 mod finish;
 mod funds;
 mod hurry;
+mod keep;
 mod planted;
 mod prove;
 mod replace;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 use alloy_primitives::U256;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::{SendOutcome, SendReport};
+use crate::outcome::SendReport;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
@@ -186,8 +187,6 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    /// The kinds of answers that the newest attempt has had: each is written once.
-    answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -263,8 +262,10 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
-    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
-    ended: Option<Slot>,
+    /// Slots that have ended and that the chain may still take back.
+    kept: keep::Kept,
+    /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
+    reopened: BTreeMap<TxId, Transaction>,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -287,6 +288,8 @@ pub struct Lane {
     cancelling_all: bool,
     load: LoadState,
     changes: changes::Changes,
+    /// That the account has too little was written down.
+    funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
@@ -322,7 +325,8 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
-            ended: None,
+            kept: keep::Kept::default(),
+            reopened: BTreeMap::new(),
             view: None,
             seen_count: None,
             moved_at: now,
@@ -338,6 +342,7 @@ impl Lane {
             cancelling_all: false,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
+            funds_low: false,
             hold_noted: None,
         };
         for tx in record.bound {
@@ -347,9 +352,14 @@ impl Lane {
             slot_record.mined.clone_from(&tx.status.receipt);
             lane.bound.insert(tx.id, tx);
         }
+        lane.load_ended(record.ended);
         for attempt in record.attempts {
             lane.by_hash.insert(attempt.hash, attempt.slot);
-            lane.slots.entry(attempt.slot).or_default().attempts.push(attempt);
+            let attempts = match lane.kept.get_mut(attempt.slot) {
+                Some(kept) => &mut kept.attempts,
+                None => &mut lane.slots.entry(attempt.slot).or_default().attempts,
+            };
+            attempts.push(attempt);
         }
         lane
     }
@@ -378,6 +388,7 @@ impl Lane {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.slots.is_empty()
+            && self.kept.is_empty()
             && self.waiting.is_empty()
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
@@ -424,6 +435,7 @@ impl Lane {
         self.finish_fills(now);
         self.want_reset();
         self.note_hold(now);
+        self.note_funds(now);
     }
 
     /// What must be committed before anything else is done. Hints alone wait for up to a second.

@@ -52,7 +52,9 @@ impl Lane {
         }
         let asked = std::mem::take(&mut self.reset);
         let with_bytes = self.slots.iter().filter(|(_, record)| !record.attempts.is_empty());
-        let highest = with_bytes.map(|(slot, _)| *slot).max().max(self.ended);
+        let highest = with_bytes.map(|(slot, _)| *slot).max();
+        // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
+        let highest = highest.max(self.kept.highest()).max(self.row.history);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
         let reserved: Vec<TxId> = self
             .slots

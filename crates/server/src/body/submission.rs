@@ -1,7 +1,7 @@
 //! A submission: `{chainId, signer, requestId?, payload, options?}`.
 
 use landfall_core::request::{
-    AccessItem, After, AfterState, AskedFees, Finality, OnDisplaced, OnFailure, OnInsufficientFunds, Options,
+    AccessItem, After, AfterState, AskedFees, Finality, OnDisplaced, OnFailure, OnInsufficientFunds, OnReorg, Options,
     Payload, Speed,
 };
 use landfall_core::{ChainId, LaneId, RequestId};
@@ -171,7 +171,7 @@ fn access_list(value: Value) -> Result<Vec<AccessItem>, Problem> {
 
 pub(super) fn options(value: Value) -> Result<Options, Problem> {
     let mut fields = Fields::of(value, "options")?;
-    for name in ["route", "onReorg"] {
+    for name in ["route"] {
         if fields.take(name).is_some() {
             let path = fields.path(name);
             return Err(Problem::at(Code::Unsupported, path.clone(), format!("{path} is not supported yet")));
@@ -192,6 +192,12 @@ pub(super) fn options(value: Value) -> Result<Options, Problem> {
             "onDisplaced",
             &[("requeue", OnDisplaced::Requeue), ("fail", OnDisplaced::Fail)],
         )?,
+        on_reorg: choice(
+            &mut fields,
+            "onReorg",
+            &[("resend", OnReorg::Resend), ("cancel", OnReorg::Cancel)],
+        )?
+        .unwrap_or_default(),
         on_insufficient_funds: choice(
             &mut fields,
             "onInsufficientFunds",

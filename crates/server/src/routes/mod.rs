@@ -18,6 +18,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/by-request", get(tx::by_request))
         .route("/tx/{id}", get(tx::show))
         .route("/tx/{id}/journal", get(tx::journal))
+        .route("/tx/{id}/confirmations", get(tx::confirmations))
         .route("/tx/{id}/cancel", post(steer::cancel))
         .route("/tx/{id}/replace", post(steer::replace))
         .route("/tx/{id}/speed-up", post(steer::speed_up))
