@@ -133,10 +133,12 @@ impl CommandId {
         let hash = alloy_primitives::keccak256(format!("{lane} {key}"));
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hash[..16]);
-        Self(uuid::Builder::from_bytes(bytes)
-            .with_version(uuid::Version::Custom)
-            .with_variant(uuid::Variant::RFC4122)
-            .into_uuid())
+        Self(
+            uuid::Builder::from_bytes(bytes)
+                .with_version(uuid::Version::Custom)
+                .with_variant(uuid::Variant::RFC4122)
+                .into_uuid(),
+        )
     }
 }
 

@@ -15,9 +15,9 @@ use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, TxId};
 use tokio::sync::oneshot;
 
 use crate::admission::{self, Refused, Submission};
+use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
-use crate::keyless;
 use crate::steer;
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;

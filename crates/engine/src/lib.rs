@@ -41,5 +41,5 @@ mod writer;
 
 pub use admission::{Refused, Submission};
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
-pub use steer::{AllCancelled, Cannot, SteerError};
 pub use parts::{ChainParts, Parts, Timings};
+pub use steer::{AllCancelled, Cannot, SteerError};

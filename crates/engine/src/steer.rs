@@ -5,9 +5,7 @@
 
 use landfall_core::fees::{Fees, REPLACEMENT_PERCENT, content_ceiling};
 use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
-use landfall_core::ports::store::{
-    Admission, CommandKind, Error as StoreError, TxQuery, TxRecord,
-};
+use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
 use landfall_core::transaction::{Terms, Transaction, TxState};
 use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxId};
@@ -43,7 +41,9 @@ pub enum Cannot {
     SlotGap { from: Slot, next: Slot },
     #[error("it is {}; it can be done again only after it ended without success", .0.name())]
     NotEnded(TxState),
-    #[error("it was confirmed: doing it again would do it twice; hand over a new transaction if that is meant")]
+    #[error(
+        "it was confirmed: doing it again would do it twice; hand over a new transaction if that is meant"
+    )]
     Succeeded,
 }
 
@@ -206,7 +206,11 @@ impl Handle {
     }
 
     /// Cancels everything of a lane that has not ended.
-    pub async fn cancel_all(&self, lane: LaneId, key: Option<&RequestId>) -> Result<AllCancelled, SteerError> {
+    pub async fn cancel_all(
+        &self,
+        lane: LaneId,
+        key: Option<&RequestId>,
+    ) -> Result<AllCancelled, SteerError> {
         let of_lane = TxQuery { signer: Some(lane.signer), chain: Some(lane.chain), ..TxQuery::default() };
         let newest = self.store().txs(&TxQuery { limit: 1, ..of_lane.clone() }).await?;
         let up_to = newest.first().map_or(QueueOrder(0), |tx| tx.order);
@@ -271,8 +275,12 @@ impl Handle {
             deadline: None,
             ..tx.request.options.clone()
         });
-        let submission =
-            Submission { lane: tx.lane, request_id: retry_key(tx.id), payload: tx.payload().clone(), options };
+        let submission = Submission {
+            lane: tx.lane,
+            request_id: retry_key(tx.id),
+            payload: tx.payload().clone(),
+            options,
+        };
         Ok(self.submit_retry(submission, tx.id).await?)
     }
 

@@ -250,7 +250,9 @@ async fn start_wanted(shared: &Arc<Shared>) {
             }
             continue;
         }
-        if shared.is_stopping() || !shared.session_is_live() || !(is_ours || keyless::has_work(shared, lane).await)
+        if shared.is_stopping()
+            || !shared.session_is_live()
+            || !(is_ours || keyless::has_work(shared, lane).await)
         {
             continue;
         }

@@ -164,10 +164,14 @@ pub(crate) enum Tx {
     /// Ask for a transaction to be cancelled; the chain decides.
     Cancel(TxName),
     /// Give a transaction another content; the chain decides which one wins.
-    #[command(after_help = "Example:\n  landfall tx replace 01a1e0d3-… --to 0x… --value 2ether --max-fee 90gwei")]
+    #[command(
+        after_help = "Example:\n  landfall tx replace 01a1e0d3-… --to 0x… --value 2ether --max-fee 90gwei"
+    )]
     Replace(TxReplace),
     /// Ask for a dearer attempt now.
-    #[command(after_help = "Examples:\n  landfall tx speed-up 01a1e0d3-…\n  landfall tx speed-up 01a1e0d3-… --max-fee 90gwei")]
+    #[command(
+        after_help = "Examples:\n  landfall tx speed-up 01a1e0d3-…\n  landfall tx speed-up 01a1e0d3-… --max-fee 90gwei"
+    )]
     SpeedUp(TxSpeedUp),
     /// Say yes: to a content above the approval limit, or to going on without what was to come first.
     Approve(TxDecision),

@@ -265,9 +265,7 @@ pub(crate) fn lane(summary: &LaneSummary, window: Option<u64>, hold: Option<Stri
 }
 
 fn resets(summary: &LaneSummary) -> Option<Vec<Value>> {
-    let reset = |reset: &ResetRecord| {
-        json!({ "at": time(reset.at), "from": reset.from, "to": reset.to, "givenUp": reset.given_up })
-    };
+    let reset = |reset: &ResetRecord| json!({ "at": time(reset.at), "from": reset.from, "to": reset.to, "givenUp": reset.given_up });
     let resets = &summary.row.resets;
     (!resets.is_empty()).then(|| resets.iter().map(reset).collect())
 }

@@ -230,9 +230,11 @@ impl Checkers {
                 }
             }
             if let Some(after) = tx.after() {
-                let done = landed.get(&(after.tx, after.state)).or(landed.get(&(after.tx, AfterState::Confirmed)));
+                let done =
+                    landed.get(&(after.tx, after.state)).or(landed.get(&(after.tx, AfterState::Confirmed)));
                 if done.is_none_or(|done| *done > first) {
-                    let text = format!("{} was signed at {first}, and {} landed at {done:?}", tx.id, after.tx);
+                    let text =
+                        format!("{} was signed at {first}, and {} landed at {done:?}", tx.id, after.tx);
                     self.world.violated(Rule::FollowsInOrder, text);
                 }
             }
@@ -319,12 +321,7 @@ impl Checkers {
     }
 
     /// It has ended, and as the chain shows.
-    fn ended(
-        &self,
-        tx: &Transaction,
-        contents: &BTreeMap<u64, Vec<Content>>,
-        retried: &BTreeSet<TxId>,
-    ) {
+    fn ended(&self, tx: &Transaction, contents: &BTreeMap<u64, Vec<Content>>, retried: &BTreeSet<TxId>) {
         let state = tx.status.state;
         if !state.is_terminal() {
             let text = format!("{} is {} in slot {:?} of {}", tx.id, state.name(), tx.status.slot, tx.lane);
@@ -343,7 +340,8 @@ impl Checkers {
             let text = format!("{} ended {}, and the chain has it {landed} times", tx.id, state.name());
             self.world.violated(Rule::FinalIsTrue, text);
         } else if said && contents.get(&marker).and_then(|all| all.first().copied()) != content_that_won(tx) {
-            let text = format!("{} says that version {:?} won, and the chain has another", tx.id, tx.status.won);
+            let text =
+                format!("{} says that version {:?} won, and the chain has another", tx.id, tx.status.won);
             self.world.violated(Rule::FinalIsTrue, text);
         } else if !said
             && asked.is_some_and(|asked| !asked.may_end_otherwise)

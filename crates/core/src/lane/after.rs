@@ -133,7 +133,8 @@ impl Lane {
             followed.status = standing;
             let in_a_block = standing.is_some_and(|standing| standing.state == TxState::Mined);
             // A block can be lost: what hangs on it looks often.
-            let pause = if in_a_block { back_off(1, 250, 500) } else { back_off(followed.tries, 250, 10_000) };
+            let pause =
+                if in_a_block { back_off(1, 250, 500) } else { back_off(followed.tries, 250, 10_000) };
             followed.asking = false;
             followed.tries = followed.tries.saturating_add(1);
             followed.ask_at = now.after(pause);

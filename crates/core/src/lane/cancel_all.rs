@@ -29,7 +29,8 @@ impl Lane {
         }
         if reach.is_none_or(|reach| reach >= up_to) || self.planted_cancel_all() {
             self.cancelling_all = false;
-            let text = "everything admitted before was cancelled, or is being cancelled by a no-op".to_owned();
+            let text =
+                "everything admitted before was cancelled, or is being cancelled by a no-op".to_owned();
             self.changes.journal(None, now, Entry::AllCancelled { up_to, text });
             self.finish_command(command);
         } else {

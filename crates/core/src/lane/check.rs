@@ -112,8 +112,8 @@ impl Lane {
         for Prepared { target, result } in results {
             match target {
                 // An answer about a content that was replaced meanwhile says nothing.
-                PrepareTarget::Tx(id, version)
-                    if self.known(id).is_none_or(|tx| tx.version() != version) => {}
+                PrepareTarget::Tx(id, version) if self.known(id).is_none_or(|tx| tx.version() != version) => {
+                }
                 PrepareTarget::Tx(id, _) if self.is_reserved(id) => self.reserved_prepared(id, result, now),
                 PrepareTarget::Tx(id, _) if self.bound.contains_key(&id) => {
                     self.fresh_prepared(id, result, now);

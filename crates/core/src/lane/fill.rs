@@ -22,7 +22,9 @@ impl Lane {
     /// Slots that are to be filled and are free: not in use and not passed by the chain.
     pub(super) fn to_fill(&self) -> BTreeSet<Slot> {
         let may = matches!(self.hold(), None | Some(Hold::Paused));
-        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return BTreeSet::new() };
+        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else {
+            return BTreeSet::new();
+        };
         if self.fills.is_empty() || !may {
             return BTreeSet::new();
         }
@@ -51,7 +53,8 @@ impl Lane {
     /// Commands whose slots are all used are done.
     pub(super) fn finish_fills(&mut self, now: Millis) {
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return };
-        let open: Vec<(CommandId, (Slot, Slot))> = self.fills.iter().map(|(id, range)| (*id, *range)).collect();
+        let open: Vec<(CommandId, (Slot, Slot))> =
+            self.fills.iter().map(|(id, range)| (*id, *range)).collect();
         for (command, (from, to)) in open {
             let used =
                 |slot: Slot| slot < count || self.slots.contains_key(&slot) || self.kept.contains(slot);
@@ -60,7 +63,9 @@ impl Lane {
                 continue;
             }
             let text = if gap {
-                format!("slots {from} to {to} were not filled: slot {cursor} comes first, and a hole would be left")
+                format!(
+                    "slots {from} to {to} were not filled: slot {cursor} comes first, and a hole would be left"
+                )
             } else {
                 format!("slots {from} to {to} are in use now, by no-ops where they were free")
             };

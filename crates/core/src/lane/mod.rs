@@ -52,7 +52,9 @@ use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+use crate::{
+    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
+};
 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};

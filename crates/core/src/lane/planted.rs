@@ -98,7 +98,9 @@ impl Lane {
         let more = |price: crate::Price| crate::Price(price.0 + 1);
         match self.live_fees(slot).last() {
             Some(Fees::Legacy { gas_price }) => Fees::Legacy { gas_price: more(*gas_price) },
-            Some(Fees::Dynamic { max_fee, tip }) => Fees::Dynamic { max_fee: more(*max_fee), tip: more(*tip) },
+            Some(Fees::Dynamic { max_fee, tip }) => {
+                Fees::Dynamic { max_fee: more(*max_fee), tip: more(*tip) }
+            }
             None => fees,
         }
     }

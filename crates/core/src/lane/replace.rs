@@ -165,7 +165,8 @@ impl Lane {
         let why = match &record.work.fresh {
             _ if tx.status.asks_approval => "waits for a person to approve it".to_owned(),
             _ if record.work.at_ceiling == Some(version) => {
-                "cannot be signed: to replace what is out it would have to offer more than its ceiling".to_owned()
+                "cannot be signed: to replace what is out it would have to offer more than its ceiling"
+                    .to_owned()
             }
             Prep::New | Prep::Running { .. } => "is being checked".to_owned(),
             Prep::Retry { at, why, .. } => {

@@ -135,7 +135,14 @@ pub(super) fn payment_with_gas(value: u64) -> Payload {
 }
 
 pub(super) fn request(payload: Payload, options: Options, now: Millis) -> Request {
-    Request { request_id: None, payload, options, fingerprint: Fingerprint(B256::ZERO), accepted_at: now, retry_of: None }
+    Request {
+        request_id: None,
+        payload,
+        options,
+        fingerprint: Fingerprint(B256::ZERO),
+        accepted_at: now,
+        retry_of: None,
+    }
 }
 
 /// The same draft gives the same bytes, as real signatures do.

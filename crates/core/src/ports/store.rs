@@ -24,8 +24,8 @@ use crate::request::{AskedFees, NewTransaction, Payload, Speed};
 use crate::transaction::{Status, Terms, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, ContentVersion, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
-    Slot, Token, TxHash, TxId,
+    Account, ChainId, CommandId, ContentVersion, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder,
+    RequestId, SessionId, Slot, Token, TxHash, TxId,
 };
 
 /// The store could not do what was asked.

@@ -165,6 +165,7 @@ mod tests {
         };
         let mut config = Config::parse(&example(), std::iter::empty()).unwrap();
         config.signer = vec![signer];
+        config.chain[0].approve_above_wei = Some(landfall_core::Wei::default());
         let table = toml::Table::try_from(&config).unwrap();
         let mut paths = Vec::new();
         for (section, value) in &table {

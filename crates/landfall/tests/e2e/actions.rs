@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Api, CHAIN_ID, Chain, Gate, RECEIVER, Server, Settings, marker, number_of, pass, signer, submission,
-    text, until,
+    Answer, Api, CHAIN_ID, Chain, Gate, RECEIVER, Server, Settings, marker, number_of, pass, signer,
+    submission, text, until,
 };
 
 /// A replaced content carries its number plus this.
@@ -80,7 +80,8 @@ async fn compare(api: &Api, chain: &Chain, ids: &BTreeMap<u64, String>) -> BTree
             (state, found) => panic!("{number} is {state}, and the chain has {found:?}: {tx:#}"),
         }
     }
-    let nonces: Vec<u64> = landed.iter().filter(|one| one.from == signer(0).to_lowercase()).map(|one| one.nonce).collect();
+    let nonces: Vec<u64> =
+        landed.iter().filter(|one| one.from == signer(0).to_lowercase()).map(|one| one.nonce).collect();
     assert!(nonces.iter().copied().eq(0..nonces.len() as u64), "no gap: {nonces:?}");
     ends
 }
@@ -154,7 +155,8 @@ async fn each_action_on_a_signed_transaction_that_no_node_has_seen() {
     }
     act_on_all(api, &ids).await;
     api.until_tx(&ids[&2], "the new content is signed", |tx| tx["attempts"][1]["version"] == 2).await;
-    api.until_tx(&ids[&3], "it has a dearer attempt", |tx| tx["attempts"].as_array().unwrap().len() > 1).await;
+    api.until_tx(&ids[&3], "it has a dearer attempt", |tx| tx["attempts"].as_array().unwrap().len() > 1)
+        .await;
     gate.open().await;
     mine_out(api, &chain).await;
     let ends = compare(api, &chain, &ids).await;
@@ -288,6 +290,10 @@ async fn cancel_all_leaves_nothing_and_says_what_it_found() {
     assert_eq!(answer["tooLate"], 1, "{answer}");
     assert_eq!(answer["queued"], 299, "{answer}");
     let later = api.submit(&marked(400)).await;
+    for number in 1..=4 {
+        let replaced = |tx: &Value| tx["attempts"][1]["accepted"] == true;
+        api.until_tx(&ids[&number], "its no-op is in the pool", replaced).await;
+    }
     mine_out(api, &chain).await;
     let ends = compare(api, &chain, &ids).await;
     assert_eq!(text(&ends[&0], "state"), "confirmed");
@@ -323,7 +329,8 @@ async fn fill_uses_free_slots_up_and_refuses_those_in_use() {
     let api = &server.api;
     let id = api.submit(&marked(1)).await;
     api.until_state(&id, "broadcast").await;
-    let fill = async |from: u64, to: u64| api.post(&lane_path("fill"), &json!({ "from": from, "to": to })).await;
+    let fill =
+        async |from: u64, to: u64| api.post(&lane_path("fill"), &json!({ "from": from, "to": to })).await;
     let detail = fill(0, 3).await.expect_problem(409, "slot_bound");
     assert!(detail.contains(&id), "{detail}");
     fill(3, 4).await.expect_problem(409, "slot_gap");
@@ -334,12 +341,10 @@ async fn fill_uses_free_slots_up_and_refuses_those_in_use() {
     chain.mine(3).await;
     api.until_state(&id, "confirmed").await;
     let landed = chain.landed().await;
-    assert_eq!(landed.iter().map(|one| (one.nonce, one.input.len() > 2)).collect::<Vec<_>>(), [
-        (0, true),
-        (1, false),
-        (2, false),
-        (3, false)
-    ]);
+    assert_eq!(
+        landed.iter().map(|one| (one.nonce, one.input.len() > 2)).collect::<Vec<_>>(),
+        [(0, true), (1, false), (2, false), (3, false)]
+    );
     fill(0, 3).await.expect_problem(409, "slot_used");
     steer(api, "reset").await;
     let next = api.submit(&marked(2)).await;
@@ -438,7 +443,8 @@ async fn a_command_with_a_key_is_one_command() {
     let above = json!({ "maxFeePerGas": "900000000000" });
     keyed("speed-up", "b", above).await.expect_problem(422, "fee_above_ceiling");
     keyed("cancel", "c", json!({})).await.expect(202);
-    keyed("replace", "d", json!({ "payload": payload(2) })).await;
+    api.until_tx(&id, "its no-op is in the pool", |tx| tx["attempts"][2]["accepted"] == true).await;
+    keyed("replace", "d", json!({ "payload": payload(2) })).await.expect_problem(409, "ending");
     mine_out(api, &chain).await;
     api.until_state(&id, "cancelled").await;
     // The answer to a known key stays the same after the end.

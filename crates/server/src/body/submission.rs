@@ -1,8 +1,8 @@
 //! A submission: `{chainId, signer, requestId?, payload, options?}`.
 
 use landfall_core::request::{
-    AccessItem, After, AfterState, AskedFees, Finality, OnDisplaced, OnFailure, OnInsufficientFunds, OnReorg, Options,
-    Payload, Speed,
+    AccessItem, After, AfterState, AskedFees, Finality, OnDisplaced, OnFailure, OnInsufficientFunds, OnReorg,
+    Options, Payload, Speed,
 };
 use landfall_core::{ChainId, LaneId, RequestId};
 use landfall_engine::Submission;
@@ -218,7 +218,11 @@ fn after(value: Value) -> Result<After, Problem> {
     let missing = || Problem::at(Code::MissingField, "options.after.txId", "options.after.txId is missing");
     let text = fields.text("txId")?.ok_or_else(missing)?;
     let tx = text.parse().map_err(|_| {
-        Problem::at(Code::BadValue, "options.after.txId", format!("{text:?} is not a txId that Landfall gave"))
+        Problem::at(
+            Code::BadValue,
+            "options.after.txId",
+            format!("{text:?} is not a txId that Landfall gave"),
+        )
     })?;
     let states = [("confirmed", AfterState::Confirmed), ("mined", AfterState::Mined)];
     let failures = [("cancel", OnFailure::Cancel), ("hold", OnFailure::Hold)];
@@ -231,7 +235,11 @@ fn after(value: Value) -> Result<After, Problem> {
     Ok(after)
 }
 
-pub(super) fn choice<T: Copy>(fields: &mut Fields, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
+pub(super) fn choice<T: Copy>(
+    fields: &mut Fields,
+    name: &str,
+    choices: &[(&str, T)],
+) -> Result<Option<T>, Problem> {
     let path = fields.path(name);
     let Some(text) = fields.text(name)? else { return Ok(None) };
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);

@@ -239,7 +239,8 @@ async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
     let chain = tx.lane.chain;
-    let mut shown = show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
+    let mut shown =
+        show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
     if let Some(retry) = app.handle.retried_as(tx).await? {
         shown["retriedAs"] = json!(retry);
     }

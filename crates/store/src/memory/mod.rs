@@ -28,7 +28,9 @@ use landfall_core::ports::store::{
     Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+};
 
 use crate::rules;
 use space::Space;

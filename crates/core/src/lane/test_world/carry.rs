@@ -65,7 +65,8 @@ impl World {
 
     fn estimate(&mut self, target: PrepareTarget, fault: &Fault) -> Result<Gas, EstimateFailure> {
         let text = "as the step says".to_owned();
-        if let (PrepareTarget::Tx(id, _), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault) {
+        if let (PrepareTarget::Tx(id, _), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault)
+        {
             self.overtaken.insert(id);
         }
         match fault {

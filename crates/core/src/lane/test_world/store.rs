@@ -82,10 +82,8 @@ impl ModelStore {
         waiting.truncate(limit as usize);
         let commands: Vec<Command> =
             self.commands.iter().filter(|(_, done)| !done).map(|(command, _)| command.clone()).collect();
-        let mentioned = commands
-            .iter()
-            .filter_map(|command| self.txs.get(&command.kind.tx()?).cloned())
-            .collect();
+        let mentioned =
+            commands.iter().filter_map(|command| self.txs.get(&command.kind.tx()?).cloned()).collect();
         Loaded { waiting, asked: limit, commands, mentioned }
     }
 

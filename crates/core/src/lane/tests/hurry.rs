@@ -1,11 +1,11 @@
 use super::super::test_world::{Fault, Step, World};
 use super::{Kind, settings, world};
 use crate::Price;
+use crate::TxId;
 use crate::journal::Entry;
 use crate::ports::store::CommandKind;
 use crate::request::{AskedFees, Speed};
 use crate::transaction::TxState;
-use crate::TxId;
 
 impl World {
     fn speed_up(&mut self, tx: TxId, gwei: Option<u64>, speed: Option<Speed>) {

@@ -53,10 +53,15 @@ fn before_any_bytes_the_new_content_takes_the_old_ones_place() {
         for kind in done {
             world.carry(*kind, Fault::None);
         }
-        let (loads, under_way): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut world.started).into_iter().partition(|action| super::kind(action) == Kind::Load);
+        let (loads, under_way): (Vec<_>, Vec<_>) = std::mem::take(&mut world.started)
+            .into_iter()
+            .partition(|action| super::kind(action) == Kind::Load);
         world.started = loads;
-        world.command(CommandKind::Replace { tx: id, payload: Box::new(payment(7)), terms: Terms::default() });
+        world.command(CommandKind::Replace {
+            tx: id,
+            payload: Box::new(payment(7)),
+            terms: Terms::default(),
+        });
         world.carry(Kind::Load, Fault::None);
         // Answers about the old content come late, and say nothing.
         for action in under_way {
