@@ -139,11 +139,13 @@ impl Lane {
             followed.tries = followed.tries.saturating_add(1);
             followed.ask_at = now.after(pause);
         }
-        self.judge_followers(now);
     }
 
-    /// Ends or holds those whose predecessor failed, and takes back what is not signed yet of those that wait again.
-    fn judge_followers(&mut self, now: Millis) {
+    /// At every turn, since one may come whose predecessor is known to have failed: ends or holds those whose predecessor failed, and takes back what is not signed yet of those that wait again.
+    pub(super) fn judge_followers(&mut self, now: Millis) {
+        if self.followed.is_empty() {
+            return;
+        }
         let failed: Vec<(TxId, TxState)> = self
             .waiting
             .values()

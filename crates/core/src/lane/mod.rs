@@ -427,6 +427,7 @@ impl Lane {
                 LaneEvent::Moved(ids) => self.take_moved(&ids),
             }
         }
+        self.judge_followers(now);
         self.expire(now);
         self.fail_unholdable(now);
         self.fail_unpayable(now);

@@ -165,3 +165,17 @@ fn one_that_waits_for_another_can_be_cancelled_and_expires() {
     world.block();
     assert_eq!(world.desk.store.state(late), TxState::Expired);
 }
+
+#[test]
+fn one_that_comes_after_the_others_failure_ends_as_well() {
+    let mut world = world(settings());
+    let first = world.broadcast();
+    let early = world.follow(payment_with_gas(2), first, AfterState::Confirmed, OnFailure::Hold);
+    world.cancel(first);
+    world.rest();
+    world.finalise();
+    world.moved(first);
+    let late = world.follow(payment_with_gas(3), first, AfterState::Confirmed, OnFailure::Cancel);
+    assert_eq!(world.desk.store.state(late), TxState::Cancelled);
+    assert!(world.desk.store.tx(early).status.held.is_some());
+}

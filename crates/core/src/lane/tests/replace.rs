@@ -263,11 +263,7 @@ fn a_stranger_that_does_what_an_older_content_does_is_no_stranger() {
     world.replace(id, 7);
     world.rest();
     world.play(super::super::test_world::Step::Foreign);
-    for _ in 0..4 {
-        world.block();
-        world.rest();
-        world.wait(6_000);
-    }
+    world.show(0, true);
     let slot = crate::Slot(5);
     let block = world.chain.winner(slot).expect("the stranger's").0.at;
     let first = payment_with_gas(1);
