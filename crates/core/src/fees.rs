@@ -94,6 +94,26 @@ fn dynamic(base: Price, tip: Price, top: Price) -> Fees {
     Fees::Dynamic { max_fee: cap, tip: tip.min(cap) }
 }
 
+/// These fees, raised to what a caller asks for as far as the ceiling lets them. They keep their type.
+#[must_use]
+pub fn raised_to(fees: Fees, asked: AskedFees, ceiling: Price) -> Fees {
+    let (cap, tip) = match asked {
+        AskedFees::Market => return fees,
+        AskedFees::Legacy { gas_price } => (gas_price.unwrap_or_default(), Price::default()),
+        AskedFees::Dynamic { max_fee, tip } => {
+            let tip = tip.unwrap_or_default();
+            (max_fee.unwrap_or_default().max(tip), tip)
+        }
+    };
+    match fees {
+        Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(cap.min(ceiling)) },
+        Fees::Dynamic { max_fee, tip: old } => {
+            let max_fee = max_fee.max(cap.min(ceiling));
+            Fees::Dynamic { max_fee, tip: old.max(tip.min(max_fee)) }
+        }
+    }
+}
+
 /// Why a price could not be raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtCeiling {
@@ -245,6 +265,23 @@ mod tests {
             } else {
                 let highest = live.iter().map(Fees::cap).max().unwrap();
                 prop_assert!(highest.raised_by(10).0 > ceiling);
+            }
+        }
+
+        #[test]
+        fn raising_lowers_nothing_and_stays_under_the_ceiling(
+            fees in any_fees(), cap in 0u128..1u128 << 90, tip in 0u128..1u128 << 90, room in 0u128..1u128 << 80,
+        ) {
+            let ceiling = Price(fees.cap().0 + room);
+            for asked in [
+                AskedFees::Market,
+                AskedFees::Legacy { gas_price: Some(Price(cap)) },
+                AskedFees::Dynamic { max_fee: Some(Price(cap)), tip: Some(Price(tip)) },
+                AskedFees::Dynamic { max_fee: None, tip: Some(Price(tip)) },
+            ] {
+                let raised = raised_to(fees, asked, ceiling);
+                prop_assert!(raised.cap() >= fees.cap() && raised.tip() >= fees.tip());
+                prop_assert!(raised.cap() <= ceiling && raised.tip() <= raised.cap());
             }
         }
 

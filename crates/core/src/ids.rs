@@ -126,6 +126,22 @@ uuid_id! {
     SessionId
 }
 
+impl CommandId {
+    /// The id of a command that its caller gave a key: the same key on the same lane is the same command.
+    #[must_use]
+    pub fn of_key(lane: &LaneId, key: &RequestId) -> Self {
+        let hash = alloy_primitives::keccak256(format!("{lane} {key}"));
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash[..16]);
+        Self(
+            uuid::Builder::from_bytes(bytes)
+                .with_version(uuid::Version::Custom)
+                .with_variant(uuid::Variant::RFC4122)
+                .into_uuid(),
+        )
+    }
+}
+
 /// An account on a chain. Compared as bytes, shown with its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::fees::Fees;
 use crate::outcome::SendReport;
+use crate::request::{AskedFees, Speed};
 use crate::transaction::{Reason, TxState};
 use crate::view::{BlockRef, Receipt};
-use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId, Wei};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash, TxId, Wei};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,40 @@ pub enum Entry {
         state: TxState,
         reason: Reason,
     },
+    /// The caller gave it another content. Where bytes of an older one are out, either may win.
+    Replaced {
+        version: ContentVersion,
+    },
+    /// A content that was never signed is given up; the one before it counts again.
+    ReplaceDropped {
+        version: ContentVersion,
+        reason: Reason,
+    },
+    /// The chain took an earlier content than the newest: what replaced it came too late.
+    EarlierWon {
+        won: ContentVersion,
+        newest: ContentVersion,
+    },
+    /// The caller asked for a dearer attempt.
+    SpeedUpAsked {
+        fees: AskedFees,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        speed: Option<Speed>,
+    },
+    /// A person is asked about a new content, while an older one is out.
+    VersionApprovalAsked {
+        version: ContentVersion,
+    },
+    /// A person said yes to it.
+    VersionApproved {
+        version: ContentVersion,
+    },
+    /// What it was to follow did not succeed: it waits for a person.
+    Held {
+        reason: Reason,
+    },
+    /// A person let it go on without what it was to follow.
+    Released,
     /// The chain's count passed the slot and none of our attempts is known to have won it.
     Displaced {
         slot: Slot,
@@ -148,6 +183,26 @@ pub enum Entry {
     LaneResumed {
         text: String,
     },
+    LanePaused {
+        text: String,
+    },
+    /// The lane takes no new transactions in.
+    LaneDisabled {
+        text: String,
+    },
+    /// Slots were used up by no-ops, as an operator asked.
+    LaneFilled {
+        text: String,
+    },
+    /// Slots without stored bytes were given up.
+    LaneReset {
+        text: String,
+    },
+    /// Everything up to a transaction is being cancelled.
+    AllCancelled {
+        up_to: QueueOrder,
+        text: String,
+    },
 }
 
 impl Entry {
@@ -173,6 +228,11 @@ impl Entry {
             Self::BalanceRestored { .. } => Some("lane.balance_restored"),
             Self::LaneHeld { .. } => Some("lane.held"),
             Self::LaneResumed { .. } => Some("lane.resumed"),
+            Self::LanePaused { .. } => Some("lane.paused"),
+            Self::LaneDisabled { .. } => Some("lane.disabled"),
+            Self::LaneFilled { .. } => Some("lane.filled"),
+            Self::LaneReset { .. } => Some("lane.reset"),
+            Self::AllCancelled { .. } => Some("lane.all_cancelled"),
             Self::Simulated
             | Self::ApprovalAsked
             | Self::Approved
@@ -185,6 +245,14 @@ impl Entry {
             | Self::RecheckBegan { .. }
             | Self::BoundBack { .. }
             | Self::EndingBegan { .. }
+            | Self::Replaced { .. }
+            | Self::ReplaceDropped { .. }
+            | Self::EarlierWon { .. }
+            | Self::SpeedUpAsked { .. }
+            | Self::VersionApprovalAsked { .. }
+            | Self::VersionApproved { .. }
+            | Self::Held { .. }
+            | Self::Released
             | Self::Requeued { .. } => None,
         }
     }
@@ -249,6 +317,8 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::Mined { .. } => Replayed { state: TxState::Mined, displaced: false, ..now },
         Entry::Reorged { .. } => to(TxState::Broadcast),
         Entry::EndingBegan { .. } => Replayed { ending: true, ..now },
+        // Without stored bytes a new content begins anew.
+        Entry::Replaced { .. } => to(if now.state.is_waiting() { TxState::Accepted } else { now.state }),
         Entry::Displaced { .. } => Replayed { displaced: true, ..now },
         Entry::Requeued { .. } => Replayed { state: TxState::Accepted, slot: None, displaced: false, ..now },
         Entry::Confirmed { .. } => ended(TxState::Confirmed),
@@ -259,6 +329,13 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::PrepareFailed { .. }
         | Entry::SendAnswered { .. }
         | Entry::AtCeiling { .. }
+        | Entry::ReplaceDropped { .. }
+        | Entry::EarlierWon { .. }
+        | Entry::SpeedUpAsked { .. }
+        | Entry::VersionApprovalAsked { .. }
+        | Entry::VersionApproved { .. }
+        | Entry::Held { .. }
+        | Entry::Released
         | Entry::RecheckBegan { .. }
         | Entry::FinalReorged { .. }
         | Entry::LandedAgain { .. }
@@ -266,6 +343,11 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::LowBalance { .. }
         | Entry::BalanceRestored { .. }
         | Entry::LaneHeld { .. }
-        | Entry::LaneResumed { .. } => now,
+        | Entry::LaneResumed { .. }
+        | Entry::LanePaused { .. }
+        | Entry::LaneDisabled { .. }
+        | Entry::LaneFilled { .. }
+        | Entry::LaneReset { .. }
+        | Entry::AllCancelled { .. } => now,
     }
 }

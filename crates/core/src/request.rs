@@ -47,6 +47,25 @@ impl AskedFees {
     fn is_market(&self) -> bool {
         matches!(self, Self::Market)
     }
+
+    /// The dearer of the two in each part. A cap below the tip would be no price, so the cap follows.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        let parts = |fees: Self| match fees {
+            Self::Market => (None, None),
+            Self::Legacy { gas_price } => (gas_price, None),
+            Self::Dynamic { max_fee, tip } => (max_fee, tip),
+        };
+        let ((cap, tip), (more_cap, more_tip)) = (parts(self), parts(other));
+        let (cap, tip) = (cap.max(more_cap), tip.max(more_tip));
+        match self {
+            Self::Legacy { .. } => Self::Legacy { gas_price: cap.max(tip) },
+            Self::Market if cap.is_none() && tip.is_none() => Self::Market,
+            Self::Market | Self::Dynamic { .. } => {
+                Self::Dynamic { max_fee: cap.map(|cap| cap.max(tip.unwrap_or_default())), tip }
+            }
+        }
+    }
 }
 
 /// Storage that a transaction announces (EIP-2930).
@@ -107,6 +126,36 @@ pub enum OnInsufficientFunds {
     Fail,
 }
 
+/// What another transaction must have come to before this one is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterState {
+    #[default]
+    Confirmed,
+    /// In a block; it may still be reorganised away.
+    Mined,
+}
+
+/// What becomes of a transaction when the one it was to follow does not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    #[default]
+    Cancel,
+    Hold,
+}
+
+/// The transaction that this one is to follow, in whatever lane of whatever chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct After {
+    pub tx: TxId,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state: AfterState,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_failure: OnFailure,
+}
+
 /// How a transaction is to be carried. Every field has a default and is left out when unset, so that a field added
 /// later does not change the fingerprints of requests made before.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -128,6 +177,8 @@ pub struct Options {
     pub on_reorg: OnReorg,
     #[serde(skip_serializing_if = "is_default")]
     pub on_insufficient_funds: OnInsufficientFunds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
     /// The caller's own JSON, handed back with it: at most 4 KB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
@@ -152,6 +203,9 @@ pub struct Request {
     pub options: Options,
     pub fingerprint: Fingerprint,
     pub accepted_at: Millis,
+    /// The ended transaction that this one does again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<TxId>,
 }
 
 /// A transaction on its way into the store.

@@ -22,6 +22,18 @@ pub enum PlantedInLane {
     CancelAtOnce,
     /// The next slot is what the node counts.
     CursorFollowsCount,
+    /// A replace takes a new slot.
+    ReplaceTakesNewSlot,
+    /// A speed-up is signed a little above the attempt before, not by the pool's rule.
+    SpeedUpTooCheap,
+    /// A cancel of everything forgets what is not in memory.
+    CancelAllInMemory,
+    /// A fill does not look whether a slot is in use.
+    FillOverBound,
+    /// A reset begins again at the chain's count.
+    ResetToCount,
+    /// What another transaction ended as does not matter, only that it did.
+    AfterIgnoresFailure,
 }
 
 /// The rules a lane follows: its chain's settings and its signer's custody.
@@ -54,6 +66,8 @@ pub struct LaneSettings {
     pub low_balance: Option<Wei>,
     /// A value above this needs a person's yes.
     pub approve_above: Option<Wei>,
+    /// More returned slots than this lead to a reset (E23).
+    pub reset_above_returned: Option<usize>,
     /// Remote signers: the slot is committed before the signature is asked for.
     pub reserve_before_signing: bool,
     /// A bug planted by the simulator in itself, to see that it is found. Nothing else sets it.
@@ -78,6 +92,7 @@ impl Default for LaneSettings {
             checks: false,
             low_balance: None,
             approve_above: None,
+            reset_above_returned: Some(64),
             reserve_before_signing: false,
             planted: None,
             no_op_gas: Gas(21_000),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Call;
-use crate::request::{Payload, Request};
+use crate::request::{After, AskedFees, Payload, Request, Speed};
 use crate::view::Receipt;
-use crate::{ContentVersion, LaneId, Millis, QueueOrder, Slot, TxHash, TxId};
+use crate::{ContentVersion, LaneId, Millis, Price, QueueOrder, Slot, TxHash, TxId};
 
 /// The states a caller sees, in the order of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -120,6 +120,10 @@ pub enum ReasonCode {
     DeadlinePassed,
     /// The caller cancelled it.
     CancelledByCaller,
+    /// The transaction that it was to follow did not succeed.
+    PredecessorFailed,
+    /// A new content could not take the old one's place.
+    NotReplaced,
 }
 
 /// Why a transaction ended, for programs and for people.
@@ -172,6 +176,43 @@ pub struct Won {
     pub hash: TxHash,
 }
 
+/// What a caller changed of how a transaction is carried, after it was accepted. What is absent is as asked at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terms {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_fee_per_gas: Option<Price>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+}
+
+impl Terms {
+    fn is_unchanged(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is given here counts, the rest stays.
+    pub fn change(&mut self, to: Self) {
+        self.speed = to.speed.or(self.speed);
+        self.max_fee_per_gas = to.max_fee_per_gas.or(self.max_fee_per_gas);
+        self.deadline = to.deadline.or(self.deadline);
+    }
+}
+
+/// A caller's wish for a dearer attempt. It is stored, so that a crash does not lose it, and fulfilled by the next attempt
+/// of the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hurry {
+    /// The slot and its newest attempt when the wish came: a later one fulfils it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<(Slot, u32)>,
+    /// What every attempt from now on offers at least, under the ceiling.
+    pub fees: AskedFees,
+}
+
 /// The part of a transaction that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,6 +225,19 @@ pub struct Status {
     pub later: Vec<Content>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
+    #[serde(default, skip_serializing_if = "Terms::is_unchanged")]
+    pub terms: Terms,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hurry: Option<Hurry>,
+    /// The newest content waits for a person's yes, while an older one is out in the slot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks_approval: bool,
+    /// What it was to follow has failed, and it waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Reason>,
+    /// A person let it go on without what it was to follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
     /// A person said yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
@@ -214,6 +268,11 @@ impl Status {
             slot: None,
             later: Vec::new(),
             ending: None,
+            terms: Terms::default(),
+            hurry: None,
+            asks_approval: false,
+            held: None,
+            released: false,
             approved: false,
             rechecking: false,
             displaced: false,
@@ -276,6 +335,53 @@ impl Transaction {
             Content::NoOp => None,
         });
         replaced.unwrap_or(&self.request.payload)
+    }
+
+    /// Everything it was ever to do, the newest first: bytes of each may be out.
+    pub fn payloads(&self) -> impl Iterator<Item = &Payload> {
+        let later = self.status.later.iter().rev().filter_map(|content| match content {
+            Content::Payload(payload) => Some(payload),
+            Content::NoOp => None,
+        });
+        later.chain(std::iter::once(&self.request.payload))
+    }
+
+    /// How fast it should land.
+    #[must_use]
+    pub fn speed(&self) -> Speed {
+        self.status.terms.speed.unwrap_or(self.request.options.speed)
+    }
+
+    /// The caller's own ceiling.
+    #[must_use]
+    pub fn max_fee_per_gas(&self) -> Option<Price> {
+        self.status.terms.max_fee_per_gas.or(self.request.options.max_fee_per_gas)
+    }
+
+    /// Judged by block time.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Millis> {
+        self.status.terms.deadline.or(self.request.options.deadline)
+    }
+
+    /// What it is to follow, unless a person let it go on without.
+    #[must_use]
+    pub fn after(&self) -> Option<&After> {
+        self.request.options.after.as_ref().filter(|_| !self.status.released)
+    }
+
+    /// The price its caller asks for: the payload's, and what a speed-up put on top.
+    #[must_use]
+    pub fn asked_fees(&self) -> AskedFees {
+        let payload = if self.is_no_op() { AskedFees::Market } else { self.payload().fees };
+        self.status.hurry.map_or(payload, |hurry| payload.at_least(hurry.fees))
+    }
+
+    /// A caller asked for a dearer attempt than this one, the newest of its slot.
+    #[must_use]
+    pub fn is_hurried_over(&self, slot: Slot, newest: u32) -> bool {
+        let over = self.status.hurry.and_then(|hurry| hurry.over);
+        over.is_some_and(|(of, ordinal)| of == slot && newest <= ordinal)
     }
 
     /// What the newest content does on chain.

@@ -8,7 +8,7 @@ use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepa
 use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
 use landfall_core::ports::signer;
-use landfall_core::ports::store::{Command, CommandKind, Store};
+use landfall_core::ports::store::Store;
 use landfall_core::view::Receipt;
 use landfall_core::{LaneId, Slot, TxHash, TxId};
 
@@ -17,7 +17,7 @@ use crate::prove::prove;
 use crate::supervisor::Shared;
 
 /// At most this many commands are read at once.
-const COMMANDS: u32 = 256;
+pub(crate) const COMMANDS: u32 = 256;
 
 /// The one answer of an action: given, or made up when the task ends without one.
 struct Answer {
@@ -52,6 +52,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox:
             Action::Send(outgoing) => send(chain.as_ref(), outgoing).await,
             Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
             Action::Prove(proof) => prove(chain.as_ref(), lane, proof).await,
+            Action::Follow(ids) => follow(&task, lane, ids).await,
         };
         answer.give(event);
     });
@@ -75,6 +76,7 @@ fn otherwise(action: &Action) -> LaneEvent {
         }
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
+        Action::Follow(ids) => LaneEvent::FollowFailed { asked: ids.clone() },
         Action::Look(slots) => LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() },
     }
 }
@@ -93,12 +95,12 @@ fn unknown(out: &Outgoing, text: &str) -> Sent {
     }
 }
 
-async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEvent {
+pub(crate) async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEvent {
     let read = async {
         let commands = store.commands(lane, COMMANDS).await?;
         let waiting = store.waiting(lane, limit).await?;
         let mut mentioned = Vec::new();
-        for id in commands.iter().filter_map(mentions) {
+        for id in commands.iter().filter_map(|command| command.kind.tx()) {
             mentioned.extend(store.tx(id).await?.map(|record| record.tx));
         }
         Ok::<_, landfall_core::ports::store::Error>(Loaded { waiting, asked: limit, commands, mentioned })
@@ -112,10 +114,15 @@ async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEvent {
     }
 }
 
-fn mentions(command: &Command) -> Option<TxId> {
-    match command.kind {
-        CommandKind::Cancel { tx } | CommandKind::Approve { tx } | CommandKind::Reject { tx } => Some(tx),
-        CommandKind::Pause | CommandKind::Resume => None,
+/// How far the transactions are that this lane's are to follow. From here on the lane is told when one moves here.
+async fn follow(shared: &Shared, lane: LaneId, asked: Vec<TxId>) -> LaneEvent {
+    shared.directory.follow(lane, &asked);
+    match shared.parts.store.statuses(&asked).await {
+        Ok(statuses) => LaneEvent::Followed { asked, statuses },
+        Err(error) => {
+            tracing::warn!(%lane, %error, "what others follow could not be read");
+            LaneEvent::FollowFailed { asked }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::settings::LaneSettings;
 use landfall_core::view::ChainView;
 use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
 
@@ -39,6 +40,12 @@ pub enum Refused {
     DeadlinePassed,
     #[error("without a recipient it creates a contract, and that needs data")]
     NothingToDo,
+    #[error("lane {0} is disabled: it takes no new transactions in until an operator resumes it")]
+    LaneDisabled(LaneId),
+    #[error("there is no transaction {0} here that could be followed")]
+    UnknownPredecessor(TxId),
+    #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
+    CommandKeyReused { key: RequestId },
     #[error("the request could not be written down: {0}")]
     Unwritable(String),
 }
@@ -48,6 +55,7 @@ pub(crate) fn admit(
     parts: &Parts,
     view: Option<&ChainView>,
     submission: Submission,
+    retry_of: Option<TxId>,
     id: TxId,
     now: Millis,
 ) -> Result<NewTransaction, Refused> {
@@ -56,22 +64,35 @@ pub(crate) fn admit(
     if !parts.signers.contains_key(&lane) {
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
     }
-    check_gas(&payload, view)?;
-    let ceiling = options.max_fee_per_gas.unwrap_or(chain.settings.max_fee);
-    if ceiling > chain.settings.max_fee {
-        return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: chain.settings.max_fee });
+    check(&chain.settings, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
+    let fingerprint =
+        fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
+    let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of };
+    Ok(NewTransaction { id, lane, request })
+}
+
+/// What a content must fulfil, whether it is the first one or replaces another.
+pub(crate) fn check(
+    settings: &LaneSettings,
+    view: Option<&ChainView>,
+    payload: &Payload,
+    max_fee: Option<Price>,
+    deadline: Option<Millis>,
+    now: Millis,
+) -> Result<(), Refused> {
+    check_gas(payload, view)?;
+    let ceiling = max_fee.unwrap_or(settings.max_fee);
+    if ceiling > settings.max_fee {
+        return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: settings.max_fee });
     }
     check_fees(payload.fees, ceiling)?;
     if payload.to.is_none() && payload.data.as_ref().is_empty() {
         return Err(Refused::NothingToDo);
     }
-    if options.deadline.is_some_and(|deadline| deadline <= now) {
+    if deadline.is_some_and(|deadline| deadline <= now) {
         return Err(Refused::DeadlinePassed);
     }
-    let fingerprint =
-        fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
-    let request = Request { request_id, payload, options, fingerprint, accepted_at: now };
-    Ok(NewTransaction { id, lane, request })
+    Ok(())
 }
 
 fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused> {
@@ -91,7 +112,7 @@ fn intrinsic_gas(payload: &Payload) -> Gas {
     if payload.to.is_some() { Gas(21_000) } else { Gas(53_000) }
 }
 
-fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {
+pub(crate) fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {
     let (cap, tip) = match fees {
         AskedFees::Market => (None, None),
         AskedFees::Legacy { gas_price } => (gas_price, None),

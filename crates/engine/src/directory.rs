@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_core::view::{ChainStatus, ChainView, Receipt};
-use landfall_core::{Account, ChainId, LaneId, TxHash};
+use landfall_core::{Account, ChainId, LaneId, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
 
@@ -14,6 +14,8 @@ struct Inner {
     /// Hashes of open attempts, by chain: what the watcher looks for in blocks.
     wanted: BTreeMap<ChainId, BTreeMap<TxHash, LaneId>>,
     views: BTreeMap<ChainId, Arc<ChainView>>,
+    /// Which lanes wait for a transaction to move.
+    followers: BTreeMap<TxId, BTreeSet<LaneId>>,
 }
 
 /// Shared by the watcher, the lane tasks and the handle.
@@ -41,6 +43,10 @@ impl Directory {
         if let Some(wanted) = inner.wanted.get_mut(&lane.chain) {
             wanted.retain(|_, owner| *owner != lane);
         }
+        inner.followers.retain(|_, lanes| {
+            lanes.remove(&lane);
+            !lanes.is_empty()
+        });
     }
 
     pub(crate) fn mailbox(&self, lane: LaneId) -> Option<Arc<Mailbox>> {
@@ -54,6 +60,31 @@ impl Directory {
     /// These attempts are stored and about to be sent.
     pub(crate) fn want(&self, lane: LaneId, hashes: impl Iterator<Item = TxHash>) {
         self.inner().wanted.entry(lane.chain).or_default().extend(hashes.map(|hash| (hash, lane)));
+    }
+
+    /// This lane wants to know when one of these moves.
+    pub(crate) fn follow(&self, lane: LaneId, ids: &[TxId]) {
+        let mut inner = self.inner();
+        // A lane that was given back meanwhile asks again when it runs.
+        if inner.mailboxes.contains_key(&lane) {
+            for id in ids {
+                inner.followers.entry(*id).or_default().insert(lane);
+            }
+        }
+    }
+
+    /// These were just committed: whoever follows them is told, and asks again if that is not enough.
+    pub(crate) fn moved(&self, ids: impl Iterator<Item = TxId>) {
+        let mut inner = self.inner();
+        if inner.followers.is_empty() {
+            return;
+        }
+        for id in ids {
+            let lanes = inner.followers.remove(&id).unwrap_or_default();
+            for mailbox in lanes.iter().filter_map(|lane| inner.mailboxes.get(lane)) {
+                mailbox.moved(id);
+            }
+        }
     }
 
     /// These attempts' slots are final.

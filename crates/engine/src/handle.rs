@@ -12,13 +12,15 @@ use landfall_core::request::{Finality, fingerprint};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::Transaction;
 use landfall_core::view::ChainView;
-use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
+use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, TxId};
 use tokio::sync::oneshot;
 
 use crate::admission::{self, Refused, Submission};
+use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
 use crate::retention;
+use crate::steer;
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;
 use crate::watcher::Watcher;
@@ -47,6 +49,7 @@ impl Engine {
         let session = SessionId::new(parts.clock.now(), parts.random.bits());
         let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
         supervisor::open_session(&shared).await?;
+        shared.read_disabled().await?;
         shared.tasks.spawn(writer_task.run());
         for chain in shared.parts.chains.values() {
             let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
@@ -165,34 +168,43 @@ impl Handle {
     pub async fn submit_all(&self, submissions: Vec<Submission>) -> Vec<Result<Admission, SubmitError>> {
         let mut pending = Vec::with_capacity(submissions.len());
         for submission in submissions {
-            pending.push(self.enqueue(submission).await);
+            pending.push(self.enqueue(submission, None).await);
         }
         let mut answers = Vec::with_capacity(pending.len());
         for entry in pending {
             answers.push(match entry {
                 Err(error) => Err(error),
-                Ok(Pending::Known(admission)) => Ok(*admission),
-                Ok(Pending::Written { id, answer }) => {
-                    let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
-                    self.admitted(id, answer.await.unwrap_or_else(lost)).await
-                }
+                Ok(pending) => self.answered(pending).await,
             });
         }
         answers
     }
 
-    async fn enqueue(&self, submission: Submission) -> Result<Pending, SubmitError> {
+    async fn answered(&self, pending: Pending) -> Result<Admission, SubmitError> {
+        match pending {
+            Pending::Known(admission) => Ok(*admission),
+            Pending::Written { id, answer } => {
+                let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
+                self.admitted(id, answer.await.unwrap_or_else(lost)).await
+            }
+        }
+    }
+
+    async fn enqueue(&self, submission: Submission, retry_of: Option<TxId>) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
         let view = self.view(submission.lane.chain);
-        let new = match admission::admit(parts, view.as_deref(), submission.clone(), id, now) {
+        let new = match self.check_lane(&submission).await.and_then(|()| {
+            Ok(admission::admit(parts, view.as_deref(), submission.clone(), retry_of, id, now)?)
+        }) {
             Ok(new) => new,
             // What was taken in before is answered as it is, also if it would not be taken in today.
-            Err(refused) => {
+            Err(SubmitError::Refused(refused)) => {
                 let known = self.known(&submission).await?;
                 return known.map(Box::new).map(Pending::Known).ok_or(SubmitError::Refused(refused));
             }
+            Err(other) => return Err(other),
         };
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
         Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
@@ -212,6 +224,29 @@ impl Handle {
         Ok(kept.map(|kept| {
             if kept.fingerprint == asked { Admission::Removed(kept) } else { Admission::Conflict(kept.id) }
         }))
+    }
+
+    /// As [`Self::submit`], for a transaction that does an ended one again.
+    pub(crate) async fn submit_retry(
+        &self,
+        submission: Submission,
+        of: TxId,
+    ) -> Result<Admission, SubmitError> {
+        let pending = self.enqueue(submission, Some(of)).await?;
+        self.answered(pending).await
+    }
+
+    /// What only the store knows: whether the lane takes anything in, and whether what is to be followed exists.
+    async fn check_lane(&self, submission: &Submission) -> Result<(), SubmitError> {
+        if self.shared.is_disabled(submission.lane) {
+            return Err(Refused::LaneDisabled(submission.lane).into());
+        }
+        if let Some(after) = &submission.options.after
+            && self.store().statuses(&[after.tx]).await?.is_empty()
+        {
+            return Err(Refused::UnknownPredecessor(after.tx).into());
+        }
+        Ok(())
     }
 
     async fn admitted(
@@ -237,19 +272,58 @@ impl Handle {
 
     /// Stores a command for the lane's owner to apply.
     pub async fn command(&self, lane: LaneId, kind: CommandKind) -> Result<CommandId, SubmitError> {
+        self.command_keyed(lane, kind, None).await
+    }
+
+    /// As [`Self::command`]; the same key on the same lane is the same command, and is applied once.
+    pub async fn command_keyed(
+        &self,
+        lane: LaneId,
+        kind: CommandKind,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SubmitError> {
         let parts = &self.shared.parts;
-        if !parts.chains.contains_key(&lane.chain) {
-            return Err(Refused::UnknownChain(lane.chain).into());
+        if let Some(known) = self.known_command(lane, &kind, key).await? {
+            return Ok(known);
         }
         if !parts.signers.contains_key(&lane) {
-            return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer }.into());
+            // What needs no signature can be asked for as long as the lane has a history here.
+            let steerable = keyless::needs_no_key(&kind) && self.store().lane(lane).await?.is_some();
+            if !steerable && !parts.chains.contains_key(&lane.chain) {
+                return Err(Refused::UnknownChain(lane.chain).into());
+            }
+            if !steerable {
+                return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer }.into());
+            }
         }
         let now = parts.clock.now();
-        let id = CommandId::new(now, parts.random.bits());
-        let command = Command { id, lane, kind, at: now };
+        let id = match key {
+            Some(key) => CommandId::of_key(&lane, key),
+            None => CommandId::new(now, parts.random.bits()),
+        };
+        let command = Command { id, lane, kind: kind.clone(), at: now };
         self.shared.writer.write(Write::Command(Box::new(command))).await.map_err(not_written)?;
         self.shared.work_for(lane);
+        // Two with one key may have come at once: the first row is the one that counts.
+        self.known_command(lane, &kind, key).await?;
         Ok(id)
+    }
+
+    /// The command that was stored under this key before, if it asks for the same.
+    pub async fn known_command(
+        &self,
+        lane: LaneId,
+        kind: &CommandKind,
+        key: Option<&RequestId>,
+    ) -> Result<Option<CommandId>, SubmitError> {
+        let Some(key) = key else { return Ok(None) };
+        let id = CommandId::of_key(&lane, key);
+        match self.store().command(id).await? {
+            Some(known) if !steer::asks_the_same(&known.kind, kind) => {
+                Err(Refused::CommandKeyReused { key: key.clone() }.into())
+            }
+            known => Ok(known.map(|_| id)),
+        }
     }
 
     /// Why a transaction has not moved on, in its lane's own words. None if its lane does not run here.
@@ -275,7 +349,16 @@ impl Handle {
     pub fn explain_from_afar(&self, tx: &Transaction) -> String {
         let runs_here = self.shared.directory.mailbox(tx.lane).is_some();
         if !self.shared.parts.signers.contains_key(&tx.lane) {
-            return format!("no signer is configured for lane {} any more; configure it to go on", tx.lane);
+            let known = "no signer is configured for its lane any more";
+            return if tx.is_waiting() {
+                format!("{known}; configure {} again to go on, or cancel it", tx.lane)
+            } else {
+                format!(
+                    "{known}: nothing can be signed for its slot, and what was signed may still land; configure {} again \
+                     to go on",
+                    tx.lane
+                )
+            };
         }
         if let Some(trouble) = self.shared.lane_troubles().remove(&tx.lane).filter(|_| !runs_here) {
             return trouble;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use landfall_core::lane::Lane;
 use landfall_core::ports::store::{LaneCommit, Write, WriteError, Written};
-use landfall_core::{LaneId, Millis, Token, TxHash};
+use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::actions;
@@ -23,7 +23,7 @@ const RELOAD_AFTER: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Why one load of a lane came to its end.
-enum Ended {
+pub(crate) enum Ended {
     /// Load it again: this went wrong.
     Reload(String),
     /// It is not ours any more.
@@ -164,14 +164,18 @@ async fn run_once(
 }
 
 /// Commits, and tells the watcher which hashes count from now on, before any of them is sent.
-async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(), Ended> {
+pub(crate) async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(), Ended> {
     let id = lane.id();
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let transitions = commit.journal.len();
+    let moved: Vec<TxId> = commit.txs.iter().map(|update| update.id).collect();
+    let disabled = commit.row.disabled;
     match shared.writer.write(Write::Lane(Box::new(commit))).await {
         Ok(Written::Lane(version)) => {
             lane.committed(version);
             shared.directory.want(id, stored.into_iter());
+            shared.directory.moved(moved.into_iter());
+            shared.set_disabled(id, disabled);
             shared.directory.forget(id, &lane.take_closed_hashes());
             tracing::debug!(lane = %id, token = %lane.token(), %version, entries = transitions, "committed");
             Ok(())

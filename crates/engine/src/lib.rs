@@ -11,9 +11,11 @@
 //! |---|---|
 //! | `handle.rs` | what callers hold: submit, commands, look-ups, explanations |
 //! | `admission.rs` | which submissions are taken in |
+//! | `steer.rs` | what can be asked of a transaction or a lane that exists |
 //! | `writer.rs` | group commit |
 //! | `supervisor.rs` | the session, leases, which lanes run here |
 //! | `lane_task.rs` | the loop of one lane: events, apply, commit, plan, start |
+//! | `keyless.rs` | ending what waits in lanes without signer |
 //! | `actions.rs` | doing what a plan asks for |
 //! | `prove.rs` | finding out who took a slot |
 //! | `watcher.rs` | following one chain for all its lanes |
@@ -27,12 +29,14 @@ mod actions;
 mod admission;
 mod directory;
 mod handle;
+mod keyless;
 mod lane_task;
 mod mailbox;
 mod parts;
 mod prove;
 mod reader;
 mod retention;
+mod steer;
 mod supervisor;
 mod tasks;
 #[cfg(test)]
@@ -43,3 +47,4 @@ mod writer;
 pub use admission::{Refused, Submission};
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, Timings};
+pub use steer::{AllCancelled, Cannot, SteerError};

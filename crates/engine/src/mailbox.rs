@@ -4,6 +4,7 @@
 //! an answer to something the lane asked for, so a mailbox is bounded by the lane itself. Each load of a lane has its
 //! own mailbox: answers to what an earlier load had asked for go nowhere.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ const QUESTIONS: usize = 1_024;
 #[derive(Default)]
 struct Inbox {
     work: bool,
+    /// Transactions that this lane's are to follow, and that moved.
+    moved: BTreeSet<TxId>,
     stop: bool,
     view: Option<Arc<ChainView>>,
     receipts: Vec<Receipt>,
@@ -34,6 +37,7 @@ struct Inbox {
 impl Inbox {
     fn is_empty(&self) -> bool {
         !self.work
+            && self.moved.is_empty()
             && !self.stop
             && self.view.is_none()
             && self.answers.is_empty()
@@ -63,6 +67,12 @@ impl Mailbox {
     /// The store may have something new.
     pub(crate) fn wake(&self) {
         self.inbox().work = true;
+        self.arrived.notify_one();
+    }
+
+    /// Something was committed about a transaction that this lane asked about.
+    pub(crate) fn moved(&self, id: TxId) {
+        self.inbox().moved.insert(id);
         self.arrived.notify_one();
     }
 
@@ -112,6 +122,9 @@ impl Mailbox {
         let mut events = Vec::new();
         if inbox.work {
             events.push(LaneEvent::Work);
+        }
+        if !inbox.moved.is_empty() {
+            events.push(LaneEvent::Moved(inbox.moved.into_iter().collect()));
         }
         events.extend(inbox.answers);
         if let Some(view) = inbox.view {

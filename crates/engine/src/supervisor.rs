@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::directory::Directory;
+use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::Parts;
 use crate::tasks::Tasks;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     troubles: Mutex<BTreeMap<ChainId, String>>,
     lane_troubles: Mutex<BTreeMap<LaneId, LaneTrouble>>,
     stopped: Notify,
+    /// Lanes that take nothing new in, as last read or committed here.
+    disabled: Mutex<BTreeSet<LaneId>>,
 }
 
 impl Shared {
@@ -54,6 +57,7 @@ impl Shared {
             troubles: Mutex::default(),
             lane_troubles: Mutex::default(),
             stopped: Notify::new(),
+            disabled: Mutex::default(),
         }
     }
 
@@ -142,6 +146,26 @@ impl Shared {
         }
     }
 
+    /// The lane takes no new transactions in. Other nodes know it within a scan of the store.
+    pub(crate) fn is_disabled(&self, lane: LaneId) -> bool {
+        self.disabled.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane)
+    }
+
+    pub(crate) fn set_disabled(&self, lane: LaneId, disabled: bool) {
+        let mut lanes = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+        if disabled {
+            lanes.insert(lane);
+        } else {
+            lanes.remove(&lane);
+        }
+    }
+
+    pub(crate) async fn read_disabled(&self) -> Result<(), landfall_core::ports::store::Error> {
+        let read = self.parts.store.disabled_lanes().await?;
+        *self.disabled.lock().unwrap_or_else(PoisonError::into_inner) = read.into_iter().collect();
+        Ok(())
+    }
+
     pub(crate) fn running_lanes(&self) -> usize {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -214,6 +238,9 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
             }
             Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
         }
+        if let Err(error) = shared.read_disabled().await {
+            tracing::warn!(%error, "the store could not say which lanes are disabled");
+        }
         start_wanted(&shared).await;
         let scan = tokio::time::sleep(shared.parts.timings.scan);
         tokio::pin!(scan);
@@ -258,7 +285,10 @@ async fn start_wanted(shared: &Arc<Shared>) {
             }
             continue;
         }
-        if !is_ours || shared.is_stopping() || !shared.session_is_live() {
+        if shared.is_stopping()
+            || !shared.session_is_live()
+            || !(is_ours || keyless::has_work(shared, lane).await)
+        {
             continue;
         }
         match shared.parts.store.acquire(lane, shared.session).await {
@@ -268,7 +298,11 @@ async fn start_wanted(shared: &Arc<Shared>) {
                 let task = shared.clone();
                 let running = Running { shared: task.clone(), lane };
                 shared.tasks.spawn(async move {
-                    lane_task::run(task, lane, token).await;
+                    if is_ours {
+                        lane_task::run(task, lane, token).await;
+                    } else {
+                        keyless::run(task, lane, token).await;
+                    }
                     drop(running);
                 });
             }

@@ -175,12 +175,85 @@ pub(crate) enum Tx {
         remote: Remote,
     },
     /// Ask for a transaction to be cancelled; the chain decides.
-    Cancel {
-        /// Its txId.
-        id: String,
-        #[command(flatten)]
-        remote: Remote,
-    },
+    Cancel(TxName),
+    /// Give a transaction another content; the chain decides which one wins.
+    #[command(
+        after_help = "Example:\n  landfall tx replace 01a1e0d3-… --to 0x… --value 2ether --max-fee 90gwei"
+    )]
+    Replace(TxReplace),
+    /// Ask for a dearer attempt now.
+    #[command(
+        after_help = "Examples:\n  landfall tx speed-up 01a1e0d3-…\n  landfall tx speed-up 01a1e0d3-… --max-fee 90gwei"
+    )]
+    SpeedUp(TxSpeedUp),
+    /// Say yes: to a content above the approval limit, or to going on without what was to come first.
+    Approve(TxDecision),
+    /// Say no.
+    Reject(TxDecision),
+    /// Do a transaction again that ended without success, as a new one.
+    Retry(TxName),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TxName {
+    /// Its txId.
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TxReplace {
+    /// Its txId.
+    pub(crate) id: String,
+    /// The recipient; leave out to create a contract.
+    #[arg(long)]
+    pub(crate) to: Option<String>,
+    /// The amount in wei, or as 1.5ether, 20gwei.
+    #[arg(long, default_value = "0")]
+    pub(crate) value: String,
+    /// Call data in hex.
+    #[arg(long)]
+    pub(crate) data: Option<String>,
+    /// The gas limit; estimated if left out.
+    #[arg(long)]
+    pub(crate) gas: Option<u64>,
+    /// slow, normal or fast.
+    #[arg(long)]
+    pub(crate) speed: Option<String>,
+    /// The new ceiling of the price per gas, such as 90gwei.
+    #[arg(long)]
+    pub(crate) max_fee: Option<String>,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TxSpeedUp {
+    /// Its txId.
+    pub(crate) id: String,
+    /// What to offer per gas at least, such as 90gwei.
+    #[arg(long)]
+    pub(crate) max_fee: Option<String>,
+    /// What to give the block's maker per gas at least.
+    #[arg(long)]
+    pub(crate) tip: Option<String>,
+    /// slow, normal or fast.
+    #[arg(long)]
+    pub(crate) speed: Option<String>,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TxDecision {
+    /// Its txId.
+    pub(crate) id: String,
+    /// The version of the content that is meant; the newest if left out.
+    #[arg(long)]
+    pub(crate) version: Option<u32>,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
 }
 
 #[derive(Debug, Args)]
@@ -247,8 +320,29 @@ pub(crate) enum Lane {
     Show(LaneName),
     /// Hand out no more slots; what is out goes on.
     Pause(LaneName),
-    /// Go on; also confirms that slots used by others are not ours.
+    /// Go on, and take transactions in again; also confirms that slots used by others are not ours.
     Resume(LaneName),
+    /// Take no new transactions in; those that are here are finished.
+    Disable(LaneName),
+    /// Give up slots without stored bytes, after a look at the chain.
+    Reset(LaneName),
+    /// Cancel everything that has not ended; the chain decides for what is out.
+    CancelAll(LaneName),
+    /// Use free slots up by no-ops, both ends included.
+    #[command(after_help = "Example:\n  landfall lane fill 31337 0xf39F… --from 12 --to 14")]
+    Fill(LaneFill),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LaneFill {
+    #[command(flatten)]
+    pub(crate) lane: LaneName,
+    /// The first slot.
+    #[arg(long)]
+    pub(crate) from: u64,
+    /// The last slot.
+    #[arg(long)]
+    pub(crate) to: u64,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use landfall_core::ports::store;
 use landfall_core::request::AskedFees;
-use landfall_engine::{Refused, SubmitError};
+use landfall_engine::{Cannot, Refused, SteerError, SubmitError};
 use serde_json::json;
 
 /// Declares the codes with their status and title, so that none can be without.
@@ -76,6 +76,17 @@ codes! {
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
     HistoryRemoved, "history_removed", GONE, "The history was removed";
     AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
+    Ending, "ending", CONFLICT, "The transaction is being ended";
+    TooManyVersions, "too_many_versions", CONFLICT, "The transaction was replaced too often";
+    AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
+    NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
+    SlotBound, "slot_bound", CONFLICT, "The slot is in use";
+    SlotUsed, "slot_used", CONFLICT, "The chain has used the slot";
+    SlotGap, "slot_gap", CONFLICT, "A hole would be left";
+    NotEnded, "not_ended", CONFLICT, "The transaction has not ended";
+    Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
+    LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
+    UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";
     Internal, "internal", INTERNAL_SERVER_ERROR, "Landfall made a mistake";
@@ -155,6 +166,28 @@ impl From<SubmitError> for Problem {
     }
 }
 
+impl From<SteerError> for Problem {
+    fn from(error: SteerError) -> Self {
+        let cannot = match error {
+            SteerError::Submit(error) => return error.into(),
+            SteerError::Cannot(cannot) => cannot,
+        };
+        let code = match &cannot {
+            Cannot::AlreadyFinal(_) => Code::AlreadyFinal,
+            Cannot::Ending(_) => Code::Ending,
+            Cannot::TooManyContents(_) => Code::TooManyVersions,
+            Cannot::AtCeiling { .. } | Cannot::TooManyAttempts(_) => Code::AtCeiling,
+            Cannot::NotAsked(_) | Cannot::OtherVersion { .. } => Code::NotAsked,
+            Cannot::SlotBound { .. } => Code::SlotBound,
+            Cannot::SlotUsed { .. } => Code::SlotUsed,
+            Cannot::SlotGap { .. } => Code::SlotGap,
+            Cannot::NotEnded(_) => Code::NotEnded,
+            Cannot::Succeeded => Code::Succeeded,
+        };
+        Self::new(code, cannot.to_string())
+    }
+}
+
 /// The field that says how much is paid at most.
 fn dearest(fees: AskedFees) -> &'static str {
     match fees {
@@ -176,6 +209,9 @@ impl From<Refused> for Problem {
             Refused::CeilingAboveChains { .. } => (Code::FeeAboveCeiling, "options.maxFeePerGas"),
             Refused::DeadlinePassed => (Code::DeadlinePassed, "options.deadline"),
             Refused::NothingToDo => (Code::NothingToDo, "payload"),
+            Refused::LaneDisabled(_) => (Code::LaneDisabled, "signer"),
+            Refused::UnknownPredecessor(_) => (Code::UnknownPredecessor, "options.after.txId"),
+            Refused::CommandKeyReused { .. } => (Code::RequestIdReused, "requestId"),
             Refused::Unwritable(_) => (Code::Internal, "payload"),
         };
         Self::at(code, field, refused.to_string())

@@ -5,9 +5,9 @@ use landfall_core::confirmations;
 use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::store::{Kept, LaneSummary, TxRecord};
+use landfall_core::ports::store::{Kept, LaneSummary, ResetRecord, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
-use landfall_core::transaction::{Ending, Transaction};
+use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
 use landfall_core::{LaneId, Millis};
 use serde_json::{Map, Value, json};
@@ -83,7 +83,13 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "nonce": status.slot,
         "hash": status.hash,
         "payload": payload(&tx.request.payload),
+        "version": tx.version(),
+        "contents": contents(tx),
         "options": options(&tx.request.options),
+        "changed": changed(tx),
+        "retryOf": tx.request.retry_of,
+        "asksApproval": tx.status.asks_approval.then_some(true),
+        "held": tx.status.held,
         "receipt": status.receipt.as_ref().map(receipt),
         "confirmations": confirmations,
         "wonVersion": status.won.as_ref().map(|won| won.version),
@@ -111,6 +117,28 @@ pub(crate) fn record(
         value["stuckReason"] = json!(reason);
     }
     value
+}
+
+/// Contents after the first, in their order; absent where there are none.
+fn contents(tx: &Transaction) -> Option<Vec<Value>> {
+    let first = landfall_core::ContentVersion::FIRST;
+    let versions = std::iter::successors(Some(first.next()), |version| Some(version.next()));
+    let shown = tx.status.later.iter().zip(versions).map(|(content, version)| match content {
+        Content::Payload(content) => json!({ "version": version, "payload": payload(content) }),
+        Content::NoOp => json!({ "version": version, "noOp": true }),
+    });
+    (!tx.status.later.is_empty()).then(|| shown.collect())
+}
+
+/// What a replace or a speed-up changed of the options; absent where nothing was.
+fn changed(tx: &Transaction) -> Option<Value> {
+    let terms = &tx.status.terms;
+    let shown = without_nulls(json!({
+        "speed": terms.speed,
+        "maxFeePerGas": terms.max_fee_per_gas,
+        "deadline": terms.deadline.map(time),
+    }));
+    (shown != json!({})).then_some(shown)
 }
 
 /// How many blocks on top are listed: as many as make it final.
@@ -163,6 +191,9 @@ fn options(options: &Options) -> Value {
         "onDisplaced": options.on_displaced,
         "onReorg": options.on_reorg,
         "onInsufficientFunds": options.on_insufficient_funds,
+        "after": options.after.map(|after| json!({
+            "txId": after.tx, "state": after.state, "onFailure": after.on_failure,
+        })),
         "metadata": metadata,
     }))
 }
@@ -251,12 +282,20 @@ pub(crate) fn lane(summary: &LaneSummary, window: Option<u64>, hold: Option<Stri
         "window": window,
         "returned": summary.row.returned,
         "paused": summary.row.paused,
+        "disabled": summary.row.disabled,
+        "resets": resets(summary),
         "healthy": hold.is_none(),
         "holdReason": hold,
         "owner": summary.owner.as_ref().map(|(node, session)| json!({ "node": node, "session": session })),
         "token": summary.token,
         "version": summary.version,
     }))
+}
+
+fn resets(summary: &LaneSummary) -> Option<Vec<Value>> {
+    let reset = |reset: &ResetRecord| json!({ "at": time(reset.at), "from": reset.from, "to": reset.to, "givenUp": reset.given_up });
+    let resets = &summary.row.resets;
+    (!resets.is_empty()).then(|| resets.iter().map(reset).collect())
 }
 
 /// A lane that is configured and was never used.
@@ -269,6 +308,7 @@ pub(crate) fn unused_lane(lane: LaneId, window: Option<u64>) -> Value {
         "window": window,
         "returned": [],
         "paused": false,
+        "disabled": false,
         "healthy": true,
         "token": 0,
         "version": 0,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::U256;
-use landfall_core::ports::store::{Admission, CommandKind};
-use landfall_core::request::{AskedFees, OnReorg, Options, Payload, Speed};
+use landfall_core::ports::store::{Admission, CommandKind, Reads};
+use landfall_core::request::{After, AfterState, AskedFees, OnFailure, OnReorg, Options, Payload, Speed};
+use landfall_core::transaction::Terms;
 use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
 use landfall_engine::{Submission, SubmitError};
 
+use crate::chain::wire::Content;
 use crate::node::{Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
 use crate::world::{Asked, Rule, World};
@@ -33,6 +35,7 @@ pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
         if world.chance(40) {
             cancel_later(&world, &nodes, marker, lane, tx);
         }
+        change_later(&world, &nodes, marker, lane, tx, &submission.payload);
     }
 }
 
@@ -61,16 +64,22 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     if inner.rng.chance(100) {
         options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));
     }
+    if inner.rng.chance(80) {
+        let told = inner.told.clone();
+        let state = if inner.rng.chance(500) { AfterState::Mined } else { AfterState::Confirmed };
+        let on_failure = if inner.rng.chance(300) { OnFailure::Hold } else { OnFailure::Cancel };
+        options.after = inner.rng.pick(&told).map(|tx| After { tx: *tx, state, on_failure });
+    }
     let key = format!("request-{marker}");
     let payload = Payload {
         to: Some(signer),
         value: Wei(U256::from(1)),
-        data: marker.to_be_bytes().to_vec().into(),
+        data: Content { marker, replaced: 0 }.data(),
         gas: inner.rng.chance(300).then_some(Gas(60_000)),
         fees: AskedFees::Market,
         access_list: Vec::new(),
     };
-    let may_end_otherwise = options.deadline.is_some();
+    let may_end_otherwise = options.deadline.is_some() || options.after.is_some();
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     let submission = Submission {
         lane: LaneId { chain, signer },
@@ -123,7 +132,7 @@ async fn until_accepted(
                 );
                 return None;
             }
-            // A deadline that has passed is refused before anything is stored.
+            // A deadline that has passed or a lane that is disabled is refused before anything is stored.
             Ok(Err(SubmitError::Refused(_))) => return None,
             Ok(Err(SubmitError::Store(_) | SubmitError::Unknown(_))) | Err(_) => {
                 let wait = if patience == PATIENCE { world.range(50, 1_500) } else { world.range(0, 50) };
@@ -134,7 +143,12 @@ async fn until_accepted(
 }
 
 fn told(world: &Arc<World>, marker: u64, tx: TxId) -> Option<TxId> {
-    let before = world.lock().asked.get_mut(&marker).and_then(|asked| asked.tx.replace(tx));
+    let mut inner = world.lock();
+    let before = inner.asked.get_mut(&marker).and_then(|asked| asked.tx.replace(tx));
+    if before.is_none() {
+        inner.told.push(tx);
+    }
+    drop(inner);
     if let Some(before) = before.filter(|before| *before != tx) {
         world.violated(Rule::OneKeyOneTransaction, format!("{marker:x} was told {before} and then {tx}"));
     }
@@ -146,20 +160,83 @@ fn cancel_later(world: &Arc<World>, nodes: &Arc<Nodes>, marker: u64, lane: LaneI
     if let Some(asked) = world.lock().asked.get_mut(&marker) {
         asked.may_end_otherwise = true;
     }
+    command_later(world, nodes, lane, CommandKind::Cancel { tx }, 20_000);
+}
+
+/// Sends a command to some node, until one takes it.
+fn command_later(world: &Arc<World>, nodes: &Arc<Nodes>, lane: LaneId, kind: CommandKind, within: u64) {
     let (world, nodes) = (world.clone(), nodes.clone());
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(world.range(0, 20_000))).await;
+        tokio::time::sleep(Duration::from_millis(world.range(0, within))).await;
         for _ in 0..10 {
             let alive = nodes.alive();
             let chosen = world.lock().rng.pick(&alive).copied();
             if let Some(handle) = chosen.and_then(|node| nodes.handle(node))
-                && let Ok(Ok(_)) =
-                    tokio::time::timeout(PATIENCE, handle.command(lane, CommandKind::Cancel { tx })).await
+                && let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, handle.command(lane, kind.clone())).await
             {
-                world.trace(format_args!("caller cancels {marker:x}"));
+                world.trace(format_args!("caller asks for {kind:?}"));
                 return;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+}
+
+/// Callers change their minds: another content, more haste, once more.
+fn change_later(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    marker: u64,
+    lane: LaneId,
+    tx: TxId,
+    first: &Payload,
+) {
+    if world.chance(60) {
+        for replaced in 1..=u8::try_from(world.range(1, 4)).unwrap_or(1) {
+            let data = Content { marker, replaced }.data();
+            let payload = Box::new(Payload { data, ..first.clone() });
+            let kind = CommandKind::Replace { tx, payload, terms: Terms::default() };
+            command_later(world, nodes, lane, kind, 20_000);
+        }
+    }
+    if world.chance(80) {
+        let gwei = world.range(1, 150);
+        let fees = match world.chance(500) {
+            true => AskedFees::Market,
+            false => AskedFees::Dynamic { max_fee: Some(Price::gwei(gwei)), tip: None },
+        };
+        let speed = world.chance(500).then_some(Speed::Fast);
+        command_later(world, nodes, lane, CommandKind::SpeedUp { tx, fees, speed }, 20_000);
+    }
+    // After a reorg deeper than finality an old content may land that had lost; doing it again is then no retry.
+    if world.chance(100) && world.scenario.rate(Fault::DeepReorg) == 0 {
+        retry_later(world, nodes, tx);
+    }
+}
+
+/// Does it again if it ended without success meanwhile.
+fn retry_later(world: &Arc<World>, nodes: &Arc<Nodes>, id: TxId) {
+    let (world, nodes) = (world.clone(), nodes.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(world.range(20_000, 60_000))).await;
+        let alive = nodes.alive();
+        let chosen = world.lock().rng.pick(&alive).copied();
+        let Ok(Some(record)) = nodes.memory.tx(id).await else { return };
+        if let Some(handle) = chosen.and_then(|node| nodes.handle(node))
+            && world.lock().faults_on
+            // Twice, as an impatient caller would: it is one transaction.
+            && let Ok(Ok(first)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None)).await
+            && let Ok(Ok(again)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None)).await
+        {
+            let id_of = |admission: &Admission| match admission {
+                Admission::New(tx) | Admission::Replay(tx) => tx.id,
+                Admission::Conflict(tx) => *tx,
+                Admission::Removed(kept) => kept.id,
+            };
+            world.trace(format_args!("caller does {id} again as {}", id_of(&first)));
+            if id_of(&first) != id_of(&again) {
+                world.violated(Rule::OneKeyOneTransaction, format!("{id} was done again twice"));
+            }
         }
     });
 }

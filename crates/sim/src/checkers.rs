@@ -1,15 +1,18 @@
 //! The rules, checked while a run goes on and when it is over. They look at the chain and the store from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use landfall_core::attempt::Attempt;
 use landfall_core::journal::{Entry, JournalRow, replay};
 use landfall_core::ports::store::{Kept, Reads, TxQuery};
+use landfall_core::request::AfterState;
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
-use landfall_core::{JournalSeq, LaneId, TxId};
+use landfall_core::{JournalSeq, LaneId, QueueOrder, TxId};
 use landfall_store::Memory;
 
 use crate::chain::model::Fork;
+use crate::chain::wire::Content;
 use crate::node::MAX_FEE;
 use crate::scenario::Fault;
 use crate::world::{Rule, World};
@@ -49,6 +52,7 @@ impl Checkers {
                         .violated(Rule::WithinCeiling, format!("{} offers {:?}", attempt.hash, attempt.fees));
                 }
             }
+            self.beats_the_former(&record.attempts);
             let entries = self.memory.journal(tx.id).await.unwrap_or_default();
             if entries.len() > MOST_ENTRIES || record.attempts.len() > MOST_ATTEMPTS {
                 let text =
@@ -102,10 +106,12 @@ impl Checkers {
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
         let all = self.all().await;
+        let contents = self.contents();
+        let retried: BTreeSet<TxId> = all.iter().filter_map(|tx| tx.request.retry_of).collect();
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
             if !self.changed_its_mind(tx).await {
-                self.ended(tx);
+                self.ended(tx, &contents, &retried);
             }
             if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
                 && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
@@ -114,6 +120,7 @@ impl Checkers {
                 self.world.violated(Rule::OneWinnerPerSlot, text);
             }
         }
+        self.actions_held(&all).await;
         let known: BTreeMap<TxId, ()> = all.iter().map(|tx| (tx.id, ())).collect();
         let landed = self.landed();
         let asked = self.world.lock().asked.clone();
@@ -161,11 +168,81 @@ impl Checkers {
         rows[rows.len().saturating_sub(MOST_JOURNAL)..].iter().map(line).collect()
     }
 
-    /// Unfinished transactions.
+    /// Transactions, commands and lanes that have something before them.
     pub(crate) async fn unfinished(&self) -> usize {
         // One that had ended and was taken back by the chain has no receipt until it has landed again.
         let taken_back = |tx: &Transaction| tx.status.won.is_some() && tx.status.receipt.is_none();
-        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal() || taken_back(tx)).count()
+        let all = self.all().await;
+        let mut unfinished = all.iter().filter(|tx| !tx.status.state.is_terminal() || taken_back(tx)).count();
+        for summary in self.memory.lanes().await.unwrap_or_default() {
+            unfinished += self.memory.commands(summary.lane, u32::MAX).await.unwrap_or_default().len();
+            let ahead = summary.row.cursor.is_some_and(|cursor| cursor.0 > self.count(summary.lane));
+            unfinished += usize::from(ahead || !summary.row.returned.is_empty());
+        }
+        unfinished
+    }
+
+    fn beats_the_former(&self, attempts: &[Attempt]) {
+        for (place, attempt) in attempts.iter().enumerate() {
+            let former = attempts[..place].iter().filter(|former| former.slot == attempt.slot);
+            let beaten = |former: &Attempt| {
+                let enough = |new: u128, old: u128| new * 100 >= old * 110;
+                enough(attempt.fees.cap().0, former.fees.cap().0)
+                    && enough(attempt.fees.tip().0, former.fees.tip().0)
+            };
+            if let Some(former) = former.into_iter().find(|former| !beaten(former)) {
+                let text = format!("{} offers {:?} after {:?}", attempt.hash, attempt.fees, former.fees);
+                self.world.violated(Rule::BeatsTheFormer, text);
+            }
+        }
+    }
+
+    /// What callers asked for on the way was done in its order. The journal's numbers are the order of commits.
+    async fn actions_held(&self, all: &[Transaction]) {
+        let rows = self.memory.journal_after(JournalSeq(0), u32::MAX).await.unwrap_or_default();
+        let mut signed: BTreeMap<TxId, Vec<JournalSeq>> = BTreeMap::new();
+        let mut landed: BTreeMap<(TxId, AfterState), JournalSeq> = BTreeMap::new();
+        let mut cancelled: BTreeMap<LaneId, Vec<(JournalSeq, QueueOrder)>> = BTreeMap::new();
+        let mut taken_back: BTreeSet<TxId> = BTreeSet::new();
+        for row in &rows {
+            match (&row.entry, row.tx) {
+                (Entry::Signed { no_op: false, .. }, Some(tx)) => signed.entry(tx).or_default().push(row.seq),
+                (Entry::Mined { .. }, Some(tx)) => {
+                    landed.entry((tx, AfterState::Mined)).or_insert(row.seq);
+                }
+                (Entry::Confirmed { .. }, Some(tx)) => {
+                    landed.entry((tx, AfterState::Confirmed)).or_insert(row.seq);
+                }
+                (Entry::FinalReorged { .. }, Some(tx)) => {
+                    taken_back.insert(tx);
+                }
+                (Entry::AllCancelled { up_to, .. }, _) => {
+                    cancelled.entry(row.lane).or_default().push((row.seq, *up_to));
+                }
+                _ => {}
+            }
+        }
+        for tx in all {
+            let Some(bytes) = signed.get(&tx.id) else { continue };
+            let first = bytes.first().copied().unwrap_or_default();
+            let last = bytes.last().copied().unwrap_or_default();
+            for (at, up_to) in cancelled.get(&tx.lane).into_iter().flatten() {
+                // What had won before and was taken back must land again.
+                if tx.order <= *up_to && last > *at && !taken_back.contains(&tx.id) {
+                    let text = format!("{} was signed at {last}, after all was cancelled at {at}", tx.id);
+                    self.world.violated(Rule::CancelAllEndsAll, text);
+                }
+            }
+            if let Some(after) = tx.after() {
+                let done =
+                    landed.get(&(after.tx, after.state)).or(landed.get(&(after.tx, AfterState::Confirmed)));
+                if done.is_none_or(|done| *done > first) {
+                    let text =
+                        format!("{} was signed at {first}, and {} landed at {done:?}", tx.id, after.tx);
+                    self.world.violated(Rule::FollowsInOrder, text);
+                }
+            }
+        }
     }
 
     /// The chain took back more than was final, and then decided otherwise: the journal says so.
@@ -201,13 +278,18 @@ impl Checkers {
     /// How often each request's content is in the chains.
     #[must_use]
     pub(crate) fn landed(&self) -> BTreeMap<u64, u64> {
-        let mut landed = BTreeMap::new();
+        self.contents().into_iter().map(|(marker, contents)| (marker, contents.len() as u64)).collect()
+    }
+
+    /// The contents of each request that are in the chains.
+    fn contents(&self) -> BTreeMap<u64, Vec<Content>> {
+        let mut contents: BTreeMap<u64, Vec<Content>> = BTreeMap::new();
         for fork in self.forks() {
-            for marker in fork.iter().flat_map(|block| &block.txs).filter_map(|(_, wire)| wire.marker()) {
-                *landed.entry(marker).or_default() += 1;
+            for content in fork.iter().flat_map(|block| &block.txs).filter_map(|(_, wire)| wire.content()) {
+                contents.entry(content.marker).or_default().push(content);
             }
         }
-        landed
+        contents
     }
 
     fn lands_once(&self) {
@@ -259,7 +341,7 @@ impl Checkers {
     }
 
     /// It has ended, and as the chain shows.
-    fn ended(&self, tx: &Transaction) {
+    fn ended(&self, tx: &Transaction, contents: &BTreeMap<u64, Vec<Content>>, retried: &BTreeSet<TxId>) {
         let state = tx.status.state;
         if !state.is_terminal() {
             let text = format!("{} is {} in slot {:?} of {}", tx.id, state.name(), tx.status.slot, tx.lane);
@@ -267,13 +349,25 @@ impl Checkers {
             return;
         }
         let Some(marker) = marker(tx) else { return };
-        let landed = self.landed().get(&marker).copied().unwrap_or(0);
+        // One that was done again carries the same content: only that it landed once can be told, and is.
+        if retried.contains(&tx.id) {
+            return;
+        }
+        let landed = contents.get(&marker).map_or(0, Vec::len);
         let asked = self.world.lock().asked.get(&marker).cloned();
         let said = state == TxState::Confirmed;
         if said != (landed == 1) {
             let text = format!("{} ended {}, and the chain has it {landed} times", tx.id, state.name());
             self.world.violated(Rule::FinalIsTrue, text);
-        } else if !said && asked.is_some_and(|asked| !asked.may_end_otherwise) && !self.was_displaced(tx) {
+        } else if said && contents.get(&marker).and_then(|all| all.first().copied()) != content_that_won(tx) {
+            let text =
+                format!("{} says that version {:?} won, and the chain has another", tx.id, tx.status.won);
+            self.world.violated(Rule::FinalIsTrue, text);
+        } else if !said
+            && asked.is_some_and(|asked| !asked.may_end_otherwise)
+            && !self.was_displaced(tx)
+            && !self.world.lock().cancelled_lanes.contains(&tx.lane)
+        {
             let text = format!("{} ended {} for no reason: {:?}", tx.id, state.name(), tx.status.reason);
             self.world.violated(Rule::FinalIsTrue, text);
         }
@@ -282,5 +376,17 @@ impl Checkers {
 
 /// Which request a transaction is.
 fn marker(tx: &Transaction) -> Option<u64> {
-    Some(u64::from_be_bytes(tx.request.payload.data.as_ref().try_into().ok()?))
+    Content::read(&tx.request.payload.data).map(|content| content.marker)
+}
+
+/// What the transaction says that the chain took.
+fn content_that_won(tx: &Transaction) -> Option<Content> {
+    let version = tx.status.won.as_ref()?.version;
+    let later = usize::try_from(version.0).ok()?.checked_sub(2);
+    let payload = match later.map(|place| tx.status.later.get(place)) {
+        None => &tx.request.payload,
+        Some(Some(landfall_core::transaction::Content::Payload(payload))) => payload,
+        Some(_) => return None,
+    };
+    Content::read(&payload.data)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::{Bytes, U256};
-use landfall_core::ports::store::{CommandKind, Reads};
-use landfall_core::{Account, ChainId};
+use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
+use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
 use crate::chain::wire::Wire;
@@ -213,10 +213,11 @@ fn foreign(world: &World, id: ChainId) {
     world.struck(Fault::ForeignUse, format_args!("slot {nonce} of {from} on chain {id}"));
 }
 
-/// A person who looks at lanes that hold for slots nobody here sent, and lets them go on.
+/// A person who tries out what an operator can do, looks at lanes that hold for slots nobody here sent, and lets them go on.
 pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
     loop {
         tokio::time::sleep(Duration::from_secs(7)).await;
+        meddle(&world, &nodes).await;
         for lane in nodes.memory.lanes().await.unwrap_or_default() {
             for node in nodes.alive() {
                 let Some(handle) = nodes.handle(node) else { continue };
@@ -229,6 +230,53 @@ pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
             }
         }
     }
+}
+
+/// An operator's commands, by chance; and what they stopped goes on after a while.
+async fn meddle(world: &Arc<World>, nodes: &Arc<Nodes>) {
+    let alive = nodes.alive();
+    let chosen = world.lock().rng.pick(&alive).copied();
+    let Some(handle) = chosen.and_then(|node| nodes.handle(node)) else { return };
+    let faults_on = world.lock().faults_on;
+    for summary in nodes.memory.lanes().await.unwrap_or_default() {
+        let lane = summary.lane;
+        let count = summary.row.chain_count.unwrap_or_default().0;
+        let stopped = summary.row.paused || summary.row.disabled;
+        let kind = match world.range(0, 40) {
+            0 if stopped => Some(CommandKind::CancelAll { up_to: newest(nodes, lane).await }),
+            _ if stopped && (!faults_on || world.chance(500)) => Some(CommandKind::Resume),
+            _ if !faults_on => None,
+            1 => Some(CommandKind::Pause),
+            2 => Some(CommandKind::Disable),
+            3 | 4 => Some(CommandKind::Reset),
+            5 | 6 => {
+                let from = Slot(count + world.range(0, 4));
+                Some(CommandKind::Fill { from, to: Slot(from.0 + world.range(0, 3)) })
+            }
+            _ => None,
+        };
+        let Some(kind) = kind else { continue };
+        if matches!(kind, CommandKind::CancelAll { .. }) {
+            world.lock().cancelled_lanes.insert(lane);
+        }
+        world.trace(format_args!("an operator asks {lane} for {kind:?}"));
+        // Refused by a node in trouble: the next round asks again.
+        tokio::time::timeout(Duration::from_secs(5), handle.command(lane, kind)).await.ok();
+    }
+    let all = TxQuery { limit: u32::MAX, ..TxQuery::default() };
+    for tx in nodes.memory.txs(&all).await.unwrap_or_default() {
+        if tx.status.held.is_some() && !tx.status.state.is_terminal() {
+            let yes = world.chance(500);
+            tokio::time::timeout(Duration::from_secs(5), handle.decide(&tx, yes, None, None)).await.ok();
+        }
+    }
+}
+
+async fn newest(nodes: &Nodes, lane: LaneId) -> QueueOrder {
+    let query =
+        TxQuery { signer: Some(lane.signer), chain: Some(lane.chain), limit: 1, ..TxQuery::default() };
+    let newest = nodes.memory.txs(&query).await.unwrap_or_default();
+    newest.first().map_or(QueueOrder(0), |tx| tx.order)
 }
 
 /// Other blocks take the place of the newest ones.

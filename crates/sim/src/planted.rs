@@ -63,6 +63,18 @@ planted! {
     ForgottenAtFinality = "slot forgotten when its transaction ends", found by [FinalIsTrue, Ends, NoGaps];
     /// A cancel is done when it was asked for.
     CancelAtOnce = "cancel ended before the chain decided", found by [FinalIsTrue, LandsOnce];
+    /// A replace takes a new slot.
+    ReplaceTakesNewSlot = "replace that takes a new slot", found by [LandsOnce];
+    /// A speed-up is signed a little above the attempt before, not by the pool's rule.
+    SpeedUpTooCheap = "speed-up under the pool's rule", found by [BeatsTheFormer];
+    /// A cancel of everything forgets what is not in memory.
+    CancelAllInMemory = "cancel-all that forgets the store", found by [CancelAllEndsAll];
+    /// A fill does not look whether a slot is in use.
+    FillOverBound = "fill over a bound slot", found by [LandsOnce];
+    /// A reset begins again at the chain's count.
+    ResetToCount = "reset that re-issues live slots", found by [Ends, NoGaps, LandsOnce];
+    /// What another transaction ended as does not matter, only that it did.
+    AfterIgnoresFailure = "after that ignores failure", found by [FollowsInOrder];
 }
 
 impl Planted {
@@ -77,6 +89,12 @@ impl Planted {
             Self::ForgottenAtFinality => Some(PlantedInLane::ForgottenAtFinality),
             Self::CancelAtOnce => Some(PlantedInLane::CancelAtOnce),
             Self::PendingCount => Some(PlantedInLane::CursorFollowsCount),
+            Self::ReplaceTakesNewSlot => Some(PlantedInLane::ReplaceTakesNewSlot),
+            Self::SpeedUpTooCheap => Some(PlantedInLane::SpeedUpTooCheap),
+            Self::CancelAllInMemory => Some(PlantedInLane::CancelAllInMemory),
+            Self::FillOverBound => Some(PlantedInLane::FillOverBound),
+            Self::ResetToCount => Some(PlantedInLane::ResetToCount),
+            Self::AfterIgnoresFailure => Some(PlantedInLane::AfterIgnoresFailure),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::StoredAfterSent

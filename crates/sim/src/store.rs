@@ -11,8 +11,8 @@ use landfall_core::ports::store::{
     TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
-use landfall_core::transaction::Transaction;
-use landfall_core::{Account, ChainId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
+use landfall_core::transaction::{Status, Transaction};
+use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
 use landfall_store::Memory;
 
 use crate::planted::Planted;
@@ -287,6 +287,21 @@ impl Reads for SimStore {
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
         self.reach("read commands").await?;
         self.memory.commands(lane, limit).await
+    }
+
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
+        self.reach("read a command").await?;
+        self.memory.command(id).await
+    }
+
+    async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
+        self.reach("read statuses").await?;
+        self.memory.statuses(ids).await
+    }
+
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        self.reach("find disabled lanes").await?;
+        self.memory.disabled_lanes().await
     }
 
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {

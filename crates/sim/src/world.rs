@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ports::clock::{Clock, Random};
-use landfall_core::{ChainId, Millis, SessionId, TxHash, TxId};
+use landfall_core::{ChainId, LaneId, Millis, SessionId, TxHash, TxId};
 use landfall_engine::Submission;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -60,6 +60,12 @@ pub enum Rule {
     NoGaps,
     /// A lane that cannot know what the chain has holds, and says so.
     HoldsWhenUnsure,
+    /// Every attempt of a slot beats the ones before it by the pool's rule.
+    BeatsTheFormer,
+    /// Nothing that was there when everything was cancelled is signed afterwards.
+    CancelAllEndsAll,
+    /// What follows another transaction is signed after that one has succeeded.
+    FollowsInOrder,
     /// While the chain stands still nothing is re-priced, confirmed or expired.
     QuietWhileHalted,
 }
@@ -83,6 +89,9 @@ impl Rule {
             Self::Ends => "every accepted transaction ends",
             Self::NoGaps => "every slot that was handed out is used",
             Self::HoldsWhenUnsure => "a lane that cannot know what the chain has holds",
+            Self::BeatsTheFormer => "every attempt beats the ones before it",
+            Self::CancelAllEndsAll => "a cancel of everything leaves nothing",
+            Self::FollowsInOrder => "what follows another comes after it",
             Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
         }
     }
@@ -124,6 +133,10 @@ pub(crate) struct Inner {
     pub(crate) halts: Vec<(ChainId, Millis, Millis)>,
     /// By the marker that each carries in its data.
     pub(crate) asked: BTreeMap<u64, Asked>,
+    /// What callers were told is theirs, in that order.
+    pub(crate) told: Vec<TxId>,
+    /// Lanes in which everything was cancelled at some time.
+    pub(crate) cancelled_lanes: BTreeSet<LaneId>,
 }
 
 pub(crate) struct World {
@@ -148,6 +161,8 @@ impl World {
             stored: BTreeSet::new(),
             halts: Vec::new(),
             asked: BTreeMap::new(),
+            told: Vec::new(),
+            cancelled_lanes: BTreeSet::new(),
         };
         Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
     }

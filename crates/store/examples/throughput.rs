@@ -121,7 +121,8 @@ impl Bench<'_> {
         let options = Options::default();
         let fingerprint = fingerprint(&lane, &payload, &options)?;
         let request_id = Some(RequestId::parse(&format!("order-{n}"))?);
-        let request = Request { request_id, payload, options, fingerprint, accepted_at: Millis(n) };
+        let request =
+            Request { request_id, payload, options, fingerprint, accepted_at: Millis(n), retry_of: None };
         Ok(NewTransaction { id: tx_id(n), lane, request })
     }
 

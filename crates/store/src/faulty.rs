@@ -13,8 +13,8 @@ use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, Store, TxQuery,
     TxRecord, Write, WriteError, Written,
 };
-use landfall_core::transaction::Transaction;
-use landfall_core::{Account, ChainId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
+use landfall_core::transaction::{Status, Transaction};
+use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
 
 /// What goes wrong with one group of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +120,18 @@ impl Reads for Faulty {
 
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
         self.store.commands(lane, limit).await
+    }
+
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
+        self.store.command(id).await
+    }
+
+    async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
+        self.store.statuses(ids).await
+    }
+
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        self.store.disabled_lanes().await
     }
 
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {

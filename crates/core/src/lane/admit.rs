@@ -6,7 +6,17 @@
 
 use super::check::needs_approval;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
+use crate::settings::LaneSettings;
+use crate::transaction::Transaction;
 use crate::{Millis, TxId};
+
+/// Where the preparation of a content begins: at the end, where nothing has to be found out.
+pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
+    match tx.payload().gas {
+        Some(gas) if !settings.checks && !needs_approval(tx, settings) => Prep::Ready { gas },
+        Some(_) | None => Prep::New,
+    }
+}
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
@@ -14,6 +24,7 @@ impl Lane {
         let funds = self.funds_left();
         let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64;
         let moving = (self.waiting.len() as u64).saturating_sub(held_up);
+        let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
         let wanted = self.load.news || (self.load.more && moving < ahead);
         if self.load.running || !wanted {
             return;
@@ -36,26 +47,26 @@ impl Lane {
             self.load.more = true;
         }
         let left = std::mem::take(&mut self.load.left);
+        let done = std::mem::take(&mut self.load.done);
+        let reach = loaded.waiting.iter().map(|tx| tx.order).max().filter(|_| self.load.more);
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             let known = left.contains(&tx.id)
                 || self.bound.contains_key(&tx.id)
                 || self.waiting.contains_key(&(tx.order, tx.id));
             if !known && tx.is_waiting() {
-                let checked = self.settings.checks || needs_approval(&tx, &self.settings);
-                let prep = match tx.payload().gas {
-                    Some(gas) if !checked => Prep::Ready { gas },
-                    Some(_) | None => Prep::New,
-                };
+                let prep = first_prep(&tx, &self.settings);
                 self.waiting.insert((tx.order, tx.id), Waiting { tx, prep });
             }
         }
-        self.take_commands(loaded.commands, now);
+        let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
+        self.take_commands(commands.collect(), reach, now);
     }
 
     pub(super) fn load_failed(&mut self, now: Millis) {
         self.load.running = false;
         self.load.news = true;
         self.load.left.clear();
+        self.load.done.clear();
         self.load.not_before = now.after(back_off(3, 100, 1_000));
     }
 

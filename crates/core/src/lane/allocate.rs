@@ -110,11 +110,34 @@ impl Lane {
         self.changes.journal(Some(tx), now, Entry::SlotReturned { slot });
     }
 
+    /// Its slot was set aside, and has no bytes.
+    pub(super) fn is_reserved(&self, id: TxId) -> bool {
+        let slot = self.bound.get(&id).and_then(|tx| tx.status.slot);
+        slot.and_then(|slot| self.slots.get(&slot)).is_some_and(|record| record.attempts.is_empty())
+    }
+
+    /// A transaction whose slot has no stored bytes gives it back and waits again.
+    pub(super) fn unreserve(&mut self, id: TxId, now: Millis) {
+        let Some(mut tx) = self.bound.remove(&id) else { return };
+        if let Some(slot) = tx.status.slot.take() {
+            self.give_back(slot, id, now);
+        }
+        self.changes.tx(&mut tx, now);
+        self.waiting.insert((tx.order, id), Waiting { tx, prep: Prep::New });
+    }
+
     /// Slots that may be handed out now, in the order in which they must be.
     fn free_slots(&self) -> Vec<Slot> {
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Vec::new() };
         let mut free: Vec<Slot> =
             self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+        if !self.fills.is_empty() {
+            let to_fill = self.to_fill();
+            free.retain(|slot| !to_fill.contains(slot));
+            if self.fills_come_first() {
+                return free;
+            }
+        }
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
         let end = count.0.saturating_add(self.settings.max_in_flight);
         while next.0 < end {
@@ -137,7 +160,7 @@ impl Lane {
             if ready.len() == most {
                 break;
             }
-            if tx.status.state == TxState::AwaitingApproval {
+            if tx.status.state == TxState::AwaitingApproval || self.is_behind(tx) {
                 continue;
             }
             let gas = match prep {
@@ -148,8 +171,7 @@ impl Lane {
             if self.is_priced_out(tx) {
                 continue;
             }
-            let fees =
-                first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+            let fees = first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
             let cost = worst_cost(&fees, gas, tx.payload().value);
             if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
                 continue;
@@ -168,7 +190,7 @@ impl Lane {
     /// What it may offer is under today's base fee.
     pub(super) fn is_priced_out(&self, tx: &Transaction) -> bool {
         let Some(quote) = self.view.as_ref().map(|view| &view.fees) else { return false };
-        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
         quote.base_fee.is_some_and(|base| fees.cap() < base)
     }
 
@@ -181,6 +203,7 @@ impl Lane {
         };
         retried
             || waiting.tx.status.state == TxState::AwaitingApproval
+            || self.is_behind(&waiting.tx)
             || self.is_priced_out(&waiting.tx)
             || self.lacks_funds(waiting, funds).is_some()
             || self.waits_for_budget(waiting).is_some()
@@ -196,8 +219,9 @@ impl Lane {
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
     pub(super) fn fill(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
-        let mut gaps = self.leftover();
+        let mut gaps: std::collections::BTreeSet<Slot> = self.leftover().into_iter().collect();
         gaps.extend(self.holes(plan, now));
+        gaps.extend(self.to_fill());
         let (Some(view), Some(gas)) = (self.live_view(), self.no_op_gas) else { return Vec::new() };
         if gaps.is_empty() {
             return Vec::new();
@@ -277,6 +301,6 @@ impl Lane {
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
         let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
         let top = content_ceiling(self.settings.max_fee);
-        tx.request.options.max_fee_per_gas.map_or(top, |asked| asked.min(top))
+        tx.max_fee_per_gas().map_or(top, |asked| asked.min(top))
     }
 }

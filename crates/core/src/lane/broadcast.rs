@@ -8,7 +8,7 @@
 //! | nonce too high | the lower slot must land first; the same bytes again soon |
 //! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
 //! | insufficient funds | the same bytes again later |
-//! | invalid, reverted, never includable | the transaction is to fail: its slot gets a no-op |
+//! | invalid, reverted, never includable | the transaction is to fail, if this is its newest content: its slot gets a no-op |
 //!
 //! No answer ends a transaction or frees its slot.
 
@@ -60,8 +60,10 @@ impl Lane {
         let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
         let first_of_its_kind = attempt.hints.answered(report.clone(), now);
         let ordinal = attempt.ordinal;
-        let no_op = attempt.no_op;
         let tx = record.tx;
+        // A verdict on a content that was replaced says nothing about the new one.
+        let wanted = tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
+        let judged = !attempt.no_op && wanted == Some(attempt.version);
         let work = &mut record.work;
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
@@ -97,7 +99,7 @@ impl Lane {
                 work.send_at = now.after(std::time::Duration::from_millis(FUNDS_WAIT_MS).min(resubmit));
             }
             SendOutcome::Invalid | SendOutcome::Reverted | SendOutcome::NeverIncludable => {
-                fatal = !no_op;
+                fatal = judged;
                 work.send_at = soon;
             }
         }

@@ -15,7 +15,7 @@ use crate::ports::chain::EstimateFailure;
 use crate::request::OnInsufficientFunds;
 use crate::settings::LaneSettings;
 use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
-use crate::{Gas, Millis, TxId};
+use crate::{ContentVersion, Gas, Millis, TxId};
 
 /// How long an account that cannot pay is left alone.
 const FUNDS_RECHECK_MS: u64 = 5_000;
@@ -23,7 +23,8 @@ const FUNDS_RECHECK_MS: u64 = 5_000;
 /// What a preparation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrepareTarget {
-    Tx(TxId),
+    /// This content of a transaction.
+    Tx(TxId, ContentVersion),
     /// The gas that a no-op needs on this chain.
     NoOp,
 }
@@ -59,8 +60,9 @@ impl Lane {
                 continue;
             }
             work.estimating = true;
-            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id, tx.version()), call: tx.call() });
         }
+        jobs.extend(self.prepare_fresh(plan, now));
         if self.no_op_gas.is_none() && !self.estimating_no_op && self.needs_no_op(plan, now) {
             self.estimating_no_op = true;
             jobs.push(PrepareJob { target: PrepareTarget::NoOp, call: Call::no_op(self.id.signer) });
@@ -78,7 +80,12 @@ impl Lane {
         let most = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
         let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
         let mut jobs = Vec::new();
+        let behind = self.behind();
         for Waiting { tx, prep } in self.waiting.values_mut() {
+            // What it is to follow has not happened yet, so an estimate would say nothing.
+            if behind.contains(&tx.id) {
+                continue;
+            }
             // While a person thinks nothing is asked; it is checked again after the yes (F4).
             if tx.status.state == TxState::AwaitingApproval {
                 continue;
@@ -96,7 +103,7 @@ impl Lane {
                 break;
             }
             *prep = Prep::Running { tries };
-            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id), call: tx.call() });
+            jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id, tx.version()), call: tx.call() });
         }
         jobs
     }
@@ -104,10 +111,14 @@ impl Lane {
     pub(super) fn take_prepared(&mut self, results: Vec<Prepared>, now: Millis) {
         for Prepared { target, result } in results {
             match target {
-                PrepareTarget::Tx(id) if self.bound.contains_key(&id) => {
-                    self.reserved_prepared(id, result, now)
+                // An answer about a content that was replaced meanwhile says nothing.
+                PrepareTarget::Tx(id, version) if self.known(id).is_none_or(|tx| tx.version() != version) => {
                 }
-                PrepareTarget::Tx(id) => self.tx_prepared(id, result, now),
+                PrepareTarget::Tx(id, _) if self.is_reserved(id) => self.reserved_prepared(id, result, now),
+                PrepareTarget::Tx(id, _) if self.bound.contains_key(&id) => {
+                    self.fresh_prepared(id, result, now);
+                }
+                PrepareTarget::Tx(id, _) => self.tx_prepared(id, result, now),
                 PrepareTarget::NoOp => {
                     self.estimating_no_op = false;
                     self.no_op_gas =
@@ -215,6 +226,7 @@ impl Lane {
     /// Some slot is waiting to be filled by a no-op.
     fn needs_no_op(&self, plan: &mut Plan, now: Millis) -> bool {
         !self.row.returned.is_empty()
+            || !self.to_fill().is_empty()
             || !self.holes(plan, now).is_empty()
             || self.slots.values().any(|record| {
                 let abandoned =

@@ -1,22 +1,39 @@
-//! Commands: what callers and operators ask for on the way. Each is a stored row that is applied once.
+//! Commands: what callers and operators ask for on the way. Each is a stored row. Most are applied when they are read;
+//! those that take longer stay open until they are done, and are read again after a crash.
 
 use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
-use crate::{Millis, Slot, TxId};
+use crate::{ContentVersion, Millis, QueueOrder, Slot, TxId};
 
 impl Lane {
-    pub(super) fn take_commands(&mut self, commands: Vec<Command>, now: Millis) {
+    /// `reach` is how far the load that brought them has read the queue; none if to its end.
+    pub(super) fn take_commands(&mut self, commands: Vec<Command>, reach: Option<QueueOrder>, now: Millis) {
         for command in commands {
             match command.kind {
                 CommandKind::Cancel { tx } => self.cancel(tx, now),
-                CommandKind::Approve { tx } => self.approve(tx, now),
-                CommandKind::Reject { tx } => self.reject(tx, now),
-                CommandKind::Pause => self.row.paused = true,
+                CommandKind::Replace { tx, payload, terms } => self.replace(tx, *payload, terms, now),
+                CommandKind::SpeedUp { tx, fees, speed } => self.speed_up(tx, fees, speed, now),
+                CommandKind::Approve { tx, version } => self.approve(tx, version, now),
+                CommandKind::Reject { tx, version } => self.reject(tx, version, now),
+                CommandKind::Pause => self.pause(now),
                 CommandKind::Resume => self.resume(now),
+                CommandKind::Disable => self.disable(now),
+                CommandKind::CancelAll { up_to } => {
+                    self.cancel_all(command.id, up_to, reach, now);
+                    continue;
+                }
+                CommandKind::Fill { from, to } => {
+                    self.fill_range(command.id, from, to, now);
+                    continue;
+                }
+                CommandKind::Reset => {
+                    self.ask_reset(command.id);
+                    continue;
+                }
             }
-            self.changes.command_done(command.id);
+            self.finish_command(command.id);
         }
     }
 
@@ -29,13 +46,31 @@ impl Lane {
         self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
     }
 
-    fn approve(&mut self, id: TxId, now: Millis) {
-        let Some(waiting) = self.waiting_mut(id) else { return };
-        if waiting.tx.status.state != TxState::AwaitingApproval {
+    /// A yes is for one content: whoever looked at another one has not said it.
+    fn is_asked(&self, id: TxId, version: Option<ContentVersion>) -> bool {
+        let tx = self.known(id).filter(|tx| version.is_none_or(|version| version == tx.version()));
+        tx.is_some_and(|tx| tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval)
+    }
+
+    fn approve(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
+        if self.release(id, now) || !self.is_asked(id, version) {
             return;
         }
+        if let Some(tx) = self.bound.get_mut(&id) {
+            tx.status.approved = true;
+            tx.status.asks_approval = false;
+            self.changes.tx(tx, now);
+            self.changes.journal(Some(id), now, Entry::VersionApproved { version: tx.version() });
+            let slot = tx.status.slot;
+            if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
+                record.work.fresh = Prep::New;
+            }
+            return;
+        }
+        let Some(waiting) = self.waiting_mut(id) else { return };
         waiting.tx.status.state = TxState::Simulated;
         waiting.tx.status.approved = true;
+        waiting.tx.status.asks_approval = false;
         // The chain may have moved while the person thought: it is checked again before it is signed (F4).
         waiting.prep = Prep::New;
         let mut tx = waiting.tx.clone();
@@ -43,17 +78,41 @@ impl Lane {
         self.changes.journal(Some(id), now, Entry::Approved);
     }
 
-    fn reject(&mut self, id: TxId, now: Millis) {
-        let Some(waiting) = self.waiting_mut(id) else { return };
-        if waiting.tx.status.state == TxState::AwaitingApproval {
-            self.fail_waiting(id, ReasonCode::Rejected, "an approver said no".to_owned(), now);
+    fn reject(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
+        let held = self.known(id).is_some_and(|tx| tx.status.held.is_some());
+        if !held && !self.is_asked(id, version) {
+            return;
+        }
+        let text = "an approver said no".to_owned();
+        if self.bound.contains_key(&id) {
+            self.drop_content(id, Reason { code: ReasonCode::Rejected, text }, now);
+        } else {
+            self.fail_waiting(id, ReasonCode::Rejected, text, now);
         }
     }
 
-    /// Ends a pause; and where the chain has used slots that we do not know, it is an operator's word that they are not
-    /// ours. Transactions that had reserved one of them wait for another.
+    fn pause(&mut self, now: Millis) {
+        if !std::mem::replace(&mut self.row.paused, true) {
+            let text = "an operator paused it: no new slots are handed out".to_owned();
+            self.changes.journal(None, now, Entry::LanePaused { text });
+        }
+    }
+
+    fn disable(&mut self, now: Millis) {
+        if !std::mem::replace(&mut self.row.disabled, true) {
+            let text = "an operator disabled it: no new transactions are taken in".to_owned();
+            self.changes.journal(None, now, Entry::LaneDisabled { text });
+        }
+    }
+
+    /// Ends a pause and lets transactions in again; and where the chain has used slots that we do not know, it is an
+    /// operator's word that they are not ours. Transactions that had reserved one of them wait for another.
     fn resume(&mut self, now: Millis) {
-        self.row.paused = false;
+        let stood = std::mem::take(&mut self.row.paused) | std::mem::take(&mut self.row.disabled);
+        if stood {
+            let text = "an operator resumed it".to_owned();
+            self.changes.journal(None, now, Entry::LaneResumed { text });
+        }
         // Also an operator's word that a final slot which the chain took back may be filled.
         if let (Some(history), Some(count)) = (self.row.history, self.chain_count())
             && count <= history

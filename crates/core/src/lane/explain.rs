@@ -128,6 +128,9 @@ impl Lane {
         if tx.status.state == TxState::AwaitingApproval {
             return "waiting for a person to approve it".to_owned();
         }
+        if let Some(why) = self.explain_behind(waiting) {
+            return why;
+        }
         match prep {
             Prep::New | Prep::Running { .. } => "its gas is being estimated".to_owned(),
             Prep::Retry { tries, at, why } => format!(
@@ -154,6 +157,9 @@ impl Lane {
                 "the base fee is {}, above what it may offer; it waits until fees fall",
                 base.in_gwei()
             );
+        }
+        if self.fills_come_first() {
+            return "waiting for a slot: those that an operator wants filled come first".to_owned();
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
@@ -205,6 +211,7 @@ impl Lane {
             return format!("slot {slot} waits for slot {lower}, which must land first");
         }
         let mut said = String::new();
+        said.push_str(&self.explain_fresh(record, now).unwrap_or_default());
         if tx.status.ending.is_some() {
             said.push_str("a no-op is to take its slot; ");
         }
@@ -214,7 +221,7 @@ impl Lane {
             let under = crate::Price(base.0 - newest.fees.cap().0);
             said.push_str(&format!("slot {slot} is {} under the base fee; ", under.in_gwei()));
         }
-        if record.work.at_ceiling == Some(tx.version()) {
+        if record.work.at_ceiling == Some(tx.version()) && self.unsigned_content(record).is_none() {
             said.push_str("its price is at the ceiling; ");
         }
         if record.work.beyond_budget {
@@ -234,6 +241,6 @@ impl Lane {
     }
 }
 
-fn span(time: std::time::Duration) -> String {
+pub(super) fn span(time: std::time::Duration) -> String {
     if time.as_secs() >= 1 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
 }

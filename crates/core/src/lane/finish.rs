@@ -58,6 +58,7 @@ impl Lane {
             self.check_anew(tx, slot, receipt.block, now);
             return;
         }
+        let newest = tx.version();
         let status = &mut tx.status;
         status.won = Some(Won { version: winner.version, hash: winner.hash });
         status.hash = Some(winner.hash);
@@ -83,6 +84,10 @@ impl Lane {
             }
         };
         self.changes.tx(&mut tx, now);
+        if winner.version < newest {
+            let entry = Entry::EarlierWon { won: winner.version, newest };
+            self.changes.journal(Some(tx.id), now, entry);
+        }
         self.changes.journal(Some(tx.id), now, entry);
         self.keep(slot, receipt.block, Some(tx));
     }
@@ -193,7 +198,7 @@ impl Lane {
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()
                 && tx.status.state != TxState::Mined
-                && tx.request.options.deadline.is_some_and(|deadline| deadline < head)
+                && tx.deadline().is_some_and(|deadline| deadline < head)
         };
         let ids: Vec<TxId> = self
             .waiting

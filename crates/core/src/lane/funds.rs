@@ -37,7 +37,7 @@ impl Lane {
     /// What a transaction's first attempt can cost at most.
     pub(super) fn first_cost(&self, tx: &Transaction, gas: Gas) -> Option<U256> {
         let quote = &self.view.as_ref()?.fees;
-        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
         Some(worst_cost(&fees, gas, tx.payload().value))
     }
 

@@ -47,6 +47,10 @@ impl Kept {
         self.slots.contains_key(&slot)
     }
 
+    pub(super) fn highest(&self) -> Option<Slot> {
+        self.slots.last_key_value().map(|(slot, _)| *slot)
+    }
+
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut KeptSlot> {
         self.slots.get_mut(&slot)
     }

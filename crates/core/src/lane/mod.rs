@@ -9,23 +9,30 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`], [`keep`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask for on the way ([`replace`], [`hurry`],
+//! [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
+mod after;
 mod allocate;
 mod broadcast;
 mod budget;
+mod cancel_all;
 mod changes;
 mod check;
 mod command;
 mod explain;
+mod fill;
 mod finish;
 mod funds;
+mod hurry;
 mod keep;
 mod planted;
 mod prove;
+mod replace;
 mod reprice;
+mod reset;
 mod sign;
 #[cfg(test)]
 mod test_world;
@@ -44,13 +51,17 @@ use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
-use crate::transaction::Transaction;
+use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId};
+use crate::{
+    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
+};
 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use explain::Hold;
+pub use fill::MOST_SLOTS;
+pub use replace::MOST_CONTENTS;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -77,6 +88,12 @@ pub enum LaneEvent {
     Foreign { slot: Slot, block: BlockRef, taker: Option<Taker> },
     /// An answer to [`Action::Prove`]: nothing is proven yet.
     Unproven { slot: Slot },
+    /// An answer to [`Action::Follow`]; those that the store does not know are left out.
+    Followed { asked: Vec<TxId>, statuses: Vec<(TxId, Status)> },
+    /// An answer to [`Action::Follow`]: the store could not be read.
+    FollowFailed { asked: Vec<TxId> },
+    /// Something was committed about transactions that others follow.
+    Moved(Vec<TxId>),
 }
 
 /// What the store had for the lane.
@@ -114,6 +131,8 @@ pub enum Action {
     Look(Vec<(Slot, Vec<TxHash>)>),
     /// Find the final block in which the account's count passed a slot, and what of the account's is in it.
     Prove(Proof),
+    /// Read how far these transactions are, whatever their lanes.
+    Follow(Vec<TxId>),
 }
 
 /// What is to be proven.
@@ -190,11 +209,14 @@ struct SlotWork {
     beyond_budget: bool,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
+    /// How far the checks of a new content are, where an older one has stored bytes.
+    fresh: Prep,
 }
 
-/// How far a waiting transaction's preparation is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How far a preparation is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum Prep {
+    #[default]
     New,
     Running {
         tries: u32,
@@ -263,6 +285,15 @@ pub struct Lane {
     fill_at: Millis,
     fill_tries: u32,
     next_serial: u64,
+    /// What others in this lane are to follow.
+    followed: BTreeMap<TxId, after::Followed>,
+    /// Ranges that an operator wants filled.
+    fills: BTreeMap<CommandId, (Slot, Slot)>,
+    reset: reset::Asked,
+    /// The number of returned slots that last led to a reset.
+    reset_at: Option<usize>,
+    /// More of the queue is to be read and cancelled.
+    cancelling_all: bool,
     load: LoadState,
     changes: changes::Changes,
     /// That the account has too little was written down.
@@ -284,6 +315,8 @@ struct LoadState {
     not_before: Millis,
     /// Transactions that stopped waiting while a load was running: its answer may still show them.
     left: BTreeSet<TxId>,
+    /// Commands that were finished while a load was running: the same.
+    done: BTreeSet<CommandId>,
 }
 
 impl Lane {
@@ -312,6 +345,11 @@ impl Lane {
             fill_at: Millis(0),
             fill_tries: 0,
             next_serial: 0,
+            followed: BTreeMap::new(),
+            fills: BTreeMap::new(),
+            reset: reset::Asked::default(),
+            reset_at: None,
+            cancelling_all: false,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
             funds_low: false,
@@ -366,6 +404,8 @@ impl Lane {
             && self.waiting.is_empty()
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
+            && self.fills.is_empty()
+            && self.reset.is_none()
             && !self.load.running
             && !self.load.news
             && !self.load.more
@@ -383,15 +423,22 @@ impl Lane {
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
                 LaneEvent::Signed(results) => self.take_signed(results, now),
                 LaneEvent::Sent(answers) => self.take_answers(answers, now),
-                LaneEvent::Chain { view, receipts } => self.take_view(view, receipts, now),
+                LaneEvent::Chain { view, receipts } => {
+                    self.take_view(view, receipts, now);
+                    self.reset_if_asked(now);
+                }
                 LaneEvent::Looked { slots, found } => self.take_look(&slots, found, now),
                 LaneEvent::LookFailed { slots } => self.look_failed(&slots, now),
                 LaneEvent::Foreign { slot, block, taker } => {
                     self.take_foreign(slot, block, taker.as_ref(), now);
                 }
                 LaneEvent::Unproven { slot } => self.take_unproven(slot, now),
+                LaneEvent::Followed { asked, statuses } => self.take_followed(&statuses, &asked, now),
+                LaneEvent::FollowFailed { asked } => self.follow_failed(&asked, now),
+                LaneEvent::Moved(ids) => self.take_moved(&ids),
             }
         }
+        self.judge_followers(now);
         self.expire(now);
         self.fail_unholdable(now);
         self.fail_unpayable(now);
@@ -399,6 +446,8 @@ impl Lane {
             self.reserve(now);
         }
         self.settle(now);
+        self.finish_fills(now);
+        self.want_reset();
         self.note_hold(now);
         self.note_funds(now);
     }
@@ -423,10 +472,19 @@ impl Lane {
         self.plan_send(&mut plan, now);
         self.plan_look(&mut plan, now);
         self.plan_prove(&mut plan, now);
+        self.plan_follow(&mut plan, now);
         if let Some(at) = self.changes.due() {
             plan.wake(at);
         }
         plan
+    }
+
+    /// A command is done; a load that is under way may still show it.
+    fn finish_command(&mut self, id: CommandId) {
+        if self.load.running {
+            self.load.done.insert(id);
+        }
+        self.changes.command_done(id);
     }
 
     fn serial(&mut self) -> u64 {

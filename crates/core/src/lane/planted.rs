@@ -70,6 +70,66 @@ impl Lane {
         true
     }
 
+    /// A replace sends its transaction to a new slot. True if it did.
+    pub(super) fn planted_replace(
+        &mut self,
+        id: TxId,
+        payload: &crate::request::Payload,
+        now: Millis,
+    ) -> bool {
+        let slot = self.bound.get(&id).and_then(|tx| tx.status.slot);
+        let Some(slot) = slot.filter(|_| self.has_planted(PlantedInLane::ReplaceTakesNewSlot)) else {
+            return false;
+        };
+        self.planted_requeue(slot, now);
+        let Some(waiting) = self.waiting_mut(id) else { return false };
+        waiting.tx.status.later.push(crate::transaction::Content::Payload(payload.clone()));
+        let mut tx = waiting.tx.clone();
+        self.changes.tx(&mut tx, now);
+        true
+    }
+
+    /// A sped-up price is one wei above the newest attempt's.
+    pub(super) fn planted_speed_up(&self, slot: Slot, fees: crate::fees::Fees) -> crate::fees::Fees {
+        use crate::fees::Fees;
+        if !self.has_planted(PlantedInLane::SpeedUpTooCheap) || !self.is_hurried(slot) {
+            return fees;
+        }
+        let more = |price: crate::Price| crate::Price(price.0 + 1);
+        match self.live_fees(slot).last() {
+            Some(Fees::Legacy { gas_price }) => Fees::Legacy { gas_price: more(*gas_price) },
+            Some(Fees::Dynamic { max_fee, tip }) => {
+                Fees::Dynamic { max_fee: more(*max_fee), tip: more(*tip) }
+            }
+            None => fees,
+        }
+    }
+
+    /// A cancel of everything stops at what is in memory.
+    pub(super) fn planted_cancel_all(&self) -> bool {
+        self.has_planted(PlantedInLane::CancelAllInMemory)
+    }
+
+    /// A fill takes the slots of transactions.
+    pub(super) fn planted_fill(&mut self, from: Slot, to: Slot, now: Millis) {
+        if !self.has_planted(PlantedInLane::FillOverBound) {
+            return;
+        }
+        for slot in self.slots.range(from..=to.max(from)).map(|(slot, _)| *slot).collect::<Vec<_>>() {
+            self.planted_requeue(slot, now);
+        }
+    }
+
+    /// A reset begins again at the chain's count.
+    pub(super) fn planted_reset(&self, count: Slot) -> Option<Slot> {
+        self.has_planted(PlantedInLane::ResetToCount).then_some(count)
+    }
+
+    /// Any end of a predecessor is good enough.
+    pub(super) fn planted_after(&self) -> bool {
+        self.has_planted(PlantedInLane::AfterIgnoresFailure)
+    }
+
     fn planted_requeue(&mut self, slot: Slot, now: Millis) {
         let Some(mut tx) = self.planted_abandon(slot) else { return };
         tx.status.state = TxState::Accepted;

@@ -7,7 +7,7 @@
 
 use super::{Action, Lane, Plan, Proof, back_off};
 use crate::ports::chain::Taker;
-use crate::request::Finality;
+use crate::request::{Finality, Payload};
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Standing};
 use crate::{Millis, Slot};
@@ -59,8 +59,12 @@ impl Lane {
             return self.take_unproven(slot, now);
         }
         record.work.proving = false;
-        let alike = taker.zip(tx.map(|tx| tx.payload())).filter(|(taker, payload)| {
-            taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+        // Any content that it ever had: a store that has forgotten one may have forgotten its bytes.
+        let alike = taker.zip(tx).filter(|(taker, tx)| {
+            let is_alike = |payload: &Payload| {
+                taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+            };
+            tx.payloads().any(is_alike)
         });
         match alike {
             Some((taker, _)) => record.work.taken_alike = Some(taker.hash),

@@ -1,18 +1,18 @@
 //! Re-price: a slot gets a dearer attempt (E7, E8, F8).
 //!
 //! Only the lowest open slot is re-priced for being slow, since none above it can land first, and not while the chain
-//! makes no blocks; any slot is when a node refused its newest attempt as too cheap, or when its transaction has a newer
-//! content (a cancel's no-op). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
+//! makes no blocks; any slot is when a node refused its newest attempt as too cheap, when its caller asks for it, or when
+//! its transaction has a newer content (a cancel's no-op, a replace that has passed its checks). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
 //! at the most attempts a content may have; from there on the same bytes go on being sent.
 
 use super::budget::draft_fee;
 use super::keep::current;
-use super::{Lane, Plan, SlotRecord};
+use super::{Lane, Plan, Prep, SlotRecord};
 use crate::attempt::{Call, Draft};
-use crate::fees::replacement_price;
+use crate::fees::{raised_to, replacement_price};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
-use crate::request::Speed;
+use crate::request::{AskedFees, Speed};
 use crate::transaction::Transaction;
 use crate::{ContentVersion, Millis, Slot};
 
@@ -28,7 +28,13 @@ impl Lane {
             .collect();
         let mut drafts = Vec::new();
         for slot in open {
-            if self.wants_new_content(slot) || self.refused_as_cheap(slot) {
+            let Some(record) = self.slots.get(&slot) else { continue };
+            // Nobody wants the old content dearer while the new one is being checked.
+            if self.unsigned_content(record).is_some() && !self.may_be_signed(record) {
+                continue;
+            }
+            let hurried = self.is_hurried(slot) && self.may_climb(record);
+            if hurried || self.wants_new_content(slot) || self.refused_as_cheap(slot) {
                 drafts.extend(self.replacement(slot, plan, now));
             } else if lowest == Some(slot)
                 && let Some(stalls_at) = self.stalls_at(slot)
@@ -109,23 +115,25 @@ impl Lane {
         let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
         let version = self.wanted_version(record);
         let no_op = tx.is_none_or(|tx| tx.is_no_op_at(version));
-        let gas = match (no_op, before.no_op) {
-            (true, false) => self.no_op_gas?,
+        let gas = match (no_op, before.no_op, &record.work.fresh) {
+            (true, false, _) => self.no_op_gas?,
+            (false, _, Prep::Ready { gas }) if before.version < version => *gas,
             _ => before.gas,
         };
         // A no-op that is to outrun its own transaction pays for it (F9).
         let speed = match tx {
             Some(tx) if tx.status.rechecking => Speed::Fast,
-            Some(tx) => tx.request.options.speed,
+            Some(tx) => tx.speed(),
             None => Speed::Normal,
         };
+        let asked = tx.map_or(AskedFees::Market, |tx| tx.asked_fees());
         let live = self.live_fees(slot);
         let ceiling = self.ceiling(tx.filter(|_| !no_op));
         let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, ceiling);
         let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));
         let tx = record.tx;
         let fees = match price {
-            Ok(fees) => fees,
+            Ok(fees) => self.planted_speed_up(slot, raised_to(fees, asked, ceiling)),
             Err(at) => {
                 let entry = Entry::AtCeiling { slot, needed: at.needed, ceiling: at.ceiling };
                 self.changes.journal_hint(tx, now, entry);

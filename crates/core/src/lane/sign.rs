@@ -62,8 +62,7 @@ impl Lane {
             // After a restart the estimate is gone: it is asked for again first.
             let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
             let no_op = tx.is_no_op();
-            let fees =
-                first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+            let fees = first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
             drafts.push(Draft {
                 serial,
                 lane: self.id,

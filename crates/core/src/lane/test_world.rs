@@ -99,7 +99,11 @@ impl Desk {
                     let slots: BTreeSet<_> = drafts.iter().map(|draft| draft.slot).collect();
                     assert_eq!(slots.len(), drafts.len(), "one slot is signed twice at once");
                 }
-                Action::Load { .. } | Action::Prepare(_) | Action::Look(_) | Action::Prove(_) => {}
+                Action::Load { .. }
+                | Action::Prepare(_)
+                | Action::Look(_)
+                | Action::Prove(_)
+                | Action::Follow(_) => {}
             }
         }
         let again = self.lane.plan(self.now);
@@ -131,7 +135,14 @@ pub(super) fn payment_with_gas(value: u64) -> Payload {
 }
 
 pub(super) fn request(payload: Payload, options: Options, now: Millis) -> Request {
-    Request { request_id: None, payload, options, fingerprint: Fingerprint(B256::ZERO), accepted_at: now }
+    Request {
+        request_id: None,
+        payload,
+        options,
+        fingerprint: Fingerprint(B256::ZERO),
+        accepted_at: now,
+        retry_of: None,
+    }
 }
 
 /// The same draft gives the same bytes, as real signatures do.

@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
-use crate::request::NewTransaction;
-use crate::transaction::{Reason, Status, Transaction, TxState};
+use crate::request::{AskedFees, NewTransaction, Payload, Speed};
+use crate::transaction::{Reason, Status, Terms, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId,
-    SessionId, Slot, Token, TxHash, TxId, Wei,
+    Account, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis,
+    QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 /// The store could not do what was asked.
@@ -62,6 +62,12 @@ pub struct LaneRow {
     pub returned: BTreeSet<Slot>,
     /// An operator stopped it.
     pub paused: bool,
+    /// No new transactions are taken in; those that are here are finished.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
+    /// The last resets, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resets: Vec<ResetRecord>,
     /// How often a slot below the cursor was filled although it may have ended before. Attempts of such a slot are
     /// numbered from here, so that they never meet those of its first life, which are history.
     #[serde(skip_serializing_if = "is_zero")]
@@ -87,6 +93,18 @@ impl Spend {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// A reset that changed something (E20).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResetRecord {
+    pub at: Millis,
+    /// The cursor before and after.
+    pub from: Slot,
+    pub to: Slot,
+    /// Returned and reserved slots that were given up.
+    pub given_up: u64,
 }
 
 /// A change to one transaction's row.
@@ -125,11 +143,67 @@ pub struct LaneCommit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CommandKind {
-    Cancel { tx: TxId },
-    Approve { tx: TxId },
-    Reject { tx: TxId },
+    Cancel {
+        tx: TxId,
+    },
+    /// A new content for the transaction.
+    Replace {
+        tx: TxId,
+        payload: Box<Payload>,
+        terms: Terms,
+    },
+    /// A dearer attempt now.
+    SpeedUp {
+        tx: TxId,
+        fees: AskedFees,
+        speed: Option<Speed>,
+    },
+    /// A person says yes to this content.
+    Approve {
+        tx: TxId,
+        #[serde(default)]
+        version: Option<ContentVersion>,
+    },
+    Reject {
+        tx: TxId,
+        #[serde(default)]
+        version: Option<ContentVersion>,
+    },
     Pause,
     Resume,
+    /// Take no new transactions in.
+    Disable,
+    /// Cancel everything that was admitted up to this one and has not ended.
+    CancelAll {
+        up_to: QueueOrder,
+    },
+    /// Use these slots up by no-ops, both ends included.
+    Fill {
+        from: Slot,
+        to: Slot,
+    },
+    /// Re-read the chain, and give up slots without stored bytes.
+    Reset,
+}
+
+impl CommandKind {
+    /// The transaction that it is about.
+    #[must_use]
+    pub fn tx(&self) -> Option<TxId> {
+        match self {
+            Self::Cancel { tx }
+            | Self::Replace { tx, .. }
+            | Self::SpeedUp { tx, .. }
+            | Self::Approve { tx, .. }
+            | Self::Reject { tx, .. } => Some(*tx),
+            Self::Pause
+            | Self::Resume
+            | Self::Disable
+            | Self::CancelAll { .. }
+            | Self::Fill { .. }
+            | Self::Reset => None,
+        }
+    }
 }
 
 /// A command: a row that any node inserts and the lane's owner applies.
@@ -346,6 +420,22 @@ pub trait Reads: Send + Sync {
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error>;
     /// Lanes with unfinished transactions or commands.
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error>;
+
+    /// A command by its id, done or not.
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error>;
+    /// How far these transactions are, whatever their lanes; unknown ones are left out.
+    async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            found.extend(self.tx(*id).await?.map(|record| (*id, record.tx.status)));
+        }
+        Ok(found)
+    }
+    /// Lanes that take no new transactions in.
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        let lanes = self.lanes().await?;
+        Ok(lanes.into_iter().filter(|lane| lane.row.disabled).map(|lane| lane.lane).collect())
+    }
 
     async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error>;
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error>;

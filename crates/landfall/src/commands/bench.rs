@@ -46,6 +46,8 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
         bump_percent: 20,
         max_fee_gwei: 500,
         max_spend_per_day_eth: 0.0,
+        approve_above_wei: None,
+        reset_above_returned: 64,
         request_timeout_ms: 10_000,
     };
     let rig = Rig::start(settings, usize::try_from(args.signers)?).await?;

@@ -48,6 +48,8 @@ fn dev_chain(chain: &Devchain) -> Chain {
         bump_percent: 20,
         max_fee_gwei: 500,
         max_spend_per_day_eth: 0.0,
+        approve_above_wei: None,
+        reset_above_returned: 64,
         request_timeout_ms: 10_000,
     }
 }

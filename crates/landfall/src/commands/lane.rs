@@ -1,7 +1,7 @@
 //! `landfall lane`: seeing and steering lanes.
 
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{Lane, LaneName};
 use crate::client::Client;
@@ -31,8 +31,14 @@ pub(crate) async fn run(command: Lane) -> Result<()> {
             }
             Ok(())
         }
-        Lane::Pause(name) => steer(&name, "/pause").await,
-        Lane::Resume(name) => steer(&name, "/resume").await,
+        Lane::Pause(name) => steer(&name, "/pause", None).await,
+        Lane::Resume(name) => steer(&name, "/resume", None).await,
+        Lane::Disable(name) => steer(&name, "/disable", None).await,
+        Lane::Reset(name) => steer(&name, "/reset", None).await,
+        Lane::Fill(fill) => {
+            steer(&fill.lane, "/fill", Some(&json!({ "from": fill.from, "to": fill.to }))).await
+        }
+        Lane::CancelAll(name) => cancel_all(&name).await,
     }
 }
 
@@ -40,8 +46,22 @@ fn path(name: &LaneName, then: &str) -> String {
     format!("/api/v1/lanes/{}/{}{then}", name.chain, name.signer)
 }
 
-async fn steer(name: &LaneName, verb: &str) -> Result<()> {
-    let answer = Client::new(&name.remote.url)?.post(&path(name, verb), None).await?;
+async fn cancel_all(name: &LaneName) -> Result<()> {
+    let answer = Client::new(&name.remote.url)?.post(&path(name, "/cancel-all"), None).await?;
+    if name.remote.json {
+        output::json(&answer);
+    } else {
+        println!(
+            "accepted: {} are to be cancelled, {} are in a block already",
+            text(&answer, "queued"),
+            text(&answer, "tooLate")
+        );
+    }
+    Ok(())
+}
+
+async fn steer(name: &LaneName, verb: &str, body: Option<&Value>) -> Result<()> {
+    let answer = Client::new(&name.remote.url)?.post(&path(name, verb), body).await?;
     if name.remote.json {
         output::json(&answer);
     } else {
@@ -60,6 +80,9 @@ fn row(lane: &Value) -> Vec<String> {
 fn health(lane: &Value) -> String {
     if lane["paused"] == true {
         return coloured("paused", Colour::Yellow);
+    }
+    if lane["disabled"] == true {
+        return coloured("disabled", Colour::Yellow);
     }
     if lane["healthy"] == true { coloured("well", Colour::Green) } else { coloured("holds", Colour::Red) }
 }

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use landfall_core::transaction::TxState;
 use serde_json::{Value, json};
 
-use crate::cli::{Remote, Tx, TxList, TxSend};
+use crate::cli::{Remote, Tx, TxDecision, TxList, TxReplace, TxSend};
 use crate::client::Client;
 use crate::output::{self, text};
 
@@ -22,16 +22,76 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
         Tx::Get { id, journal, remote } => get(&id, journal, &remote).await,
         Tx::List(args) => list(args).await,
         Tx::Watch { id, remote } => watch(&id, &remote).await,
-        Tx::Cancel { id, remote } => {
-            let answer = Client::new(&remote.url)?.post(&format!("/api/v1/tx/{id}/cancel"), None).await?;
-            if remote.json {
+        Tx::Cancel(name) => steer(&name.id, "cancel", None, &name.remote).await,
+        Tx::Replace(args) => replace(args).await,
+        Tx::SpeedUp(args) => {
+            let mut body = json!({});
+            for (field, price) in [("maxFeePerGas", &args.max_fee), ("maxPriorityFeePerGas", &args.tip)] {
+                if let Some(price) = price {
+                    body[field] = json!(wei(price)?.to_string());
+                }
+            }
+            if let Some(speed) = &args.speed {
+                body["speed"] = json!(speed);
+            }
+            steer(&args.id, "speed-up", Some(body), &args.remote).await
+        }
+        Tx::Approve(args) => decide(&args, "approve").await,
+        Tx::Reject(args) => decide(&args, "reject").await,
+        Tx::Retry(name) => {
+            let path = format!("/api/v1/tx/{}/retry", name.id);
+            let answer = Client::new(&name.remote.url)?.post(&path, None).await?;
+            if name.remote.json {
                 output::json(&answer);
             } else {
-                println!("accepted; the chain decides whether it was in time (`landfall tx watch {id}`)");
+                println!("{}  {}", text(&answer, "txId"), output::state(&text(&answer, "state")));
             }
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Asks for something; the answer says only that it is stored.
+async fn steer(id: &str, verb: &str, body: Option<Value>, remote: &Remote) -> Result<ExitCode> {
+    let path = format!("/api/v1/tx/{id}/{verb}");
+    let answer = Client::new(&remote.url)?.post(&path, body.as_ref()).await?;
+    if remote.json {
+        output::json(&answer);
+    } else {
+        println!("accepted; the chain decides whether it was in time (`landfall tx watch {id}`)");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn decide(args: &TxDecision, verb: &str) -> Result<ExitCode> {
+    let body = args.version.map(|version| json!({ "version": version }));
+    steer(&args.id, verb, body, &args.remote).await
+}
+
+async fn replace(args: TxReplace) -> Result<ExitCode> {
+    let payload = payload(&args.value, &args.to, &args.data, args.gas)?;
+    let mut options = json!({});
+    if let Some(speed) = &args.speed {
+        options["speed"] = json!(speed);
+    }
+    if let Some(price) = &args.max_fee {
+        options["maxFeePerGas"] = json!(wei(price)?.to_string());
+    }
+    let body = json!({ "payload": payload, "options": options });
+    steer(&args.id, "replace", Some(body), &args.remote).await
+}
+
+fn payload(value: &str, to: &Option<String>, data: &Option<String>, gas: Option<u64>) -> Result<Value> {
+    let mut payload = json!({ "value": wei(value)?.to_string() });
+    for (name, value) in [("to", to), ("data", data)] {
+        if let Some(value) = value {
+            payload[name] = json!(value);
+        }
+    }
+    if let Some(gas) = gas {
+        payload["gas"] = json!(gas);
+    }
+    Ok(payload)
 }
 
 async fn send(args: TxSend) -> Result<ExitCode> {
@@ -40,15 +100,7 @@ async fn send(args: TxSend) -> Result<ExitCode> {
         (Some(chain), Some(signer)) => (chain, signer),
         (chain, signer) => fitting_lane(&client, chain, signer).await?,
     };
-    let mut payload = json!({ "value": wei(&args.value)?.to_string() });
-    for (name, value) in [("to", &args.to), ("data", &args.data)] {
-        if let Some(value) = value {
-            payload[name] = json!(value);
-        }
-    }
-    if let Some(gas) = args.gas {
-        payload["gas"] = json!(gas);
-    }
+    let payload = payload(&args.value, &args.to, &args.data, args.gas)?;
     let mut body = json!({ "chainId": chain, "signer": signer, "payload": payload });
     if let Some(id) = &args.request_id {
         body["requestId"] = json!(id);
@@ -153,6 +205,14 @@ fn show(tx: &Value) {
         line("block", text(tx, "receipt.blockNumber"));
         line("confirmations", text(tx, "confirmations"));
         line("gas used", text(tx, "receipt.gasUsed"));
+    }
+    if tx["wonVersion"].is_number() {
+        line("won version", text(tx, "wonVersion"));
+    }
+    for (name, field) in [("retry of", "retryOf"), ("retried as", "retriedAs")] {
+        if tx[field].is_string() {
+            line(name, text(tx, field));
+        }
     }
     line("attempts", tx["attempts"].as_array().map_or(0, Vec::len).to_string());
     line("accepted", text(tx, "acceptedAt"));

@@ -118,6 +118,10 @@ pub(crate) struct Chain {
     pub(crate) max_fee_gwei: u64,
     #[serde(default)]
     pub(crate) max_spend_per_day_eth: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) approve_above_wei: Option<landfall_core::Wei>,
+    #[serde(default = "default::reset_above_returned")]
+    pub(crate) reset_above_returned: usize,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
 }
@@ -142,6 +146,9 @@ mod default {
     }
     pub(super) fn max_fee_gwei() -> u64 {
         500
+    }
+    pub(super) fn reset_above_returned() -> usize {
+        64
     }
     pub(super) fn request_timeout_ms() -> u64 {
         10_000
@@ -293,6 +300,8 @@ impl Chain {
             bump_percent: self.bump_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
             max_spend_per_day: self.max_spend_per_day(),
+            approve_above: self.approve_above_wei,
+            reset_above_returned: Some(self.reset_above_returned),
             on_displaced: match self.finality {
                 ConfiguredFinality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
                 ConfiguredFinality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,

@@ -67,6 +67,16 @@ pub(crate) const KEYS: &[Key] = &[
         "0.0",
         "The most that the fees of one lane may come to in a day (UTC), in ether: beyond it no slot is handed out and nothing is re-priced, but cancels go on. 0: no budget.",
     ),
+    optional(
+        "chain.approve_above_wei",
+        "\"1000000000000000000\"",
+        "A value above this waits for a person's yes (`POST /tx/{txId}/approve`); no limit if left out.",
+    ),
+    key(
+        "chain.reset_above_returned",
+        "64",
+        "More slots than this given back without bytes make a lane reset itself.",
+    ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
     optional(
         "signer.address",
@@ -176,6 +186,7 @@ mod tests {
         };
         let mut config = Config::parse(&example(), std::iter::empty()).unwrap();
         config.signer = vec![signer];
+        config.chain[0].approve_above_wei = Some(landfall_core::Wei::default());
         let table = toml::Table::try_from(&config).unwrap();
         let mut paths = Vec::new();
         for (section, value) in &table {

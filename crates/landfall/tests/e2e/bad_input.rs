@@ -290,13 +290,7 @@ fn options() -> Vec<Case> {
             "metadata_too_large",
             "options.metadata",
         ),
-        case(
-            "an option to come",
-            option("after", json!({ "txId": "x" })),
-            422,
-            "unsupported",
-            "options.after",
-        ),
+        case("an option to come", option("route", json!("x")), 422, "unsupported", "options.route"),
     ]
 }
 

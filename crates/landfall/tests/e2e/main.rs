@@ -10,6 +10,7 @@
     reason = "a test ends at the first thing that is not as it should be"
 )]
 
+mod actions;
 mod bad_input;
 mod cli;
 mod concurrency;

@@ -1,5 +1,6 @@
 //! Reading what callers send: strict, field by field, with a code and a sentence for everything that is off.
 
+mod action;
 mod fields;
 mod strict;
 mod submission;
@@ -8,6 +9,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::Value;
 
+pub(crate) use action::{range, replacement, retry, speed_up, version};
 pub(crate) use fields::address;
 pub(crate) use submission::submission;
 
@@ -23,6 +25,11 @@ pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> 
         return Err(Problem::new(Code::WrongContentType, detail));
     }
     strict::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+}
+
+/// As [`json`], where a body may be left out: then it is an empty object.
+pub(crate) fn json_or_nothing(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> {
+    if body.is_empty() { Ok(Value::Object(serde_json::Map::new())) } else { json(headers, body) }
 }
 
 /// The `Idempotency-Key` header, where there is one.

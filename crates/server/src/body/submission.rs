@@ -1,7 +1,8 @@
 //! A submission: `{chainId, signer, requestId?, payload, options?}`.
 
 use landfall_core::request::{
-    AccessItem, AskedFees, Finality, OnDisplaced, OnInsufficientFunds, OnReorg, Options, Payload, Speed,
+    AccessItem, After, AfterState, AskedFees, Finality, OnDisplaced, OnFailure, OnInsufficientFunds, OnReorg,
+    Options, Payload, Speed,
 };
 use landfall_core::{ChainId, LaneId, RequestId};
 use landfall_engine::Submission;
@@ -54,7 +55,7 @@ fn nonce(path: &str) -> Problem {
     Problem::at(Code::NonceNotAllowed, path, detail)
 }
 
-fn payload(value: Value) -> Result<Payload, Problem> {
+pub(super) fn payload(value: Value) -> Result<Payload, Problem> {
     let mut fields = Fields::of(value, "payload")?;
     if fields.take("nonce").is_some() {
         return Err(nonce("payload.nonce"));
@@ -168,9 +169,9 @@ fn access_list(value: Value) -> Result<Vec<AccessItem>, Problem> {
     Ok(list)
 }
 
-fn options(value: Value) -> Result<Options, Problem> {
+pub(super) fn options(value: Value) -> Result<Options, Problem> {
     let mut fields = Fields::of(value, "options")?;
-    for name in ["after", "route", "onReorg"] {
+    for name in ["route"] {
         if fields.take(name).is_some() {
             let path = fields.path(name);
             return Err(Problem::at(Code::Unsupported, path.clone(), format!("{path} is not supported yet")));
@@ -203,13 +204,42 @@ fn options(value: Value) -> Result<Options, Problem> {
             &[("hold", OnInsufficientFunds::Hold), ("fail", OnInsufficientFunds::Fail)],
         )?
         .unwrap_or_default(),
+        after: fields.take("after").map(after).transpose()?,
         metadata: metadata(&mut fields)?,
     };
     fields.finish()?;
     Ok(options)
 }
 
-fn choice<T: Copy>(fields: &mut Fields, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
+/// `{txId, state?, onFailure?}`.
+fn after(value: Value) -> Result<After, Problem> {
+    let path = "options.after";
+    let mut fields = Fields::of(value, path)?;
+    let missing = || Problem::at(Code::MissingField, "options.after.txId", "options.after.txId is missing");
+    let text = fields.text("txId")?.ok_or_else(missing)?;
+    let tx = text.parse().map_err(|_| {
+        Problem::at(
+            Code::BadValue,
+            "options.after.txId",
+            format!("{text:?} is not a txId that Landfall gave"),
+        )
+    })?;
+    let states = [("confirmed", AfterState::Confirmed), ("mined", AfterState::Mined)];
+    let failures = [("cancel", OnFailure::Cancel), ("hold", OnFailure::Hold)];
+    let after = After {
+        tx,
+        state: choice(&mut fields, "state", &states)?.unwrap_or_default(),
+        on_failure: choice(&mut fields, "onFailure", &failures)?.unwrap_or_default(),
+    };
+    fields.finish()?;
+    Ok(after)
+}
+
+pub(super) fn choice<T: Copy>(
+    fields: &mut Fields,
+    name: &str,
+    choices: &[(&str, T)],
+) -> Result<Option<T>, Problem> {
     let path = fields.path(name);
     let Some(text) = fields.text(name)? else { return Ok(None) };
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::CommandKind;
 use landfall_core::{ChainId, LaneId};
 use serde_json::{Value, json};
 
-use crate::body::address;
+use super::steer::{accepted, key};
+use super::tx::{Body, taken};
+use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -45,23 +47,71 @@ pub(crate) async fn show(
     Err(Problem::new(Code::NotFound, format!("there is no lane {lane} here")))
 }
 
+type Accepted = (StatusCode, Json<Value>);
+
 pub(crate) async fn pause(
     State(app): State<App>,
     Path((chain, signer)): Path<(String, String)>,
-) -> Answer<(StatusCode, Json<Value>)> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Pause).await
+    headers: HeaderMap,
+) -> Answer<Accepted> {
+    command(&app, lane(&chain, &signer)?, CommandKind::Pause, &headers).await
 }
 
 pub(crate) async fn resume(
     State(app): State<App>,
     Path((chain, signer)): Path<(String, String)>,
-) -> Answer<(StatusCode, Json<Value>)> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Resume).await
+    headers: HeaderMap,
+) -> Answer<Accepted> {
+    command(&app, lane(&chain, &signer)?, CommandKind::Resume, &headers).await
 }
 
-pub(crate) async fn command(app: &App, lane: LaneId, kind: CommandKind) -> Answer<(StatusCode, Json<Value>)> {
-    let id = app.handle.command(lane, kind.clone()).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "commandId": id, "command": kind }))))
+pub(crate) async fn disable(
+    State(app): State<App>,
+    Path((chain, signer)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answer<Accepted> {
+    command(&app, lane(&chain, &signer)?, CommandKind::Disable, &headers).await
+}
+
+pub(crate) async fn reset(
+    State(app): State<App>,
+    Path((chain, signer)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answer<Accepted> {
+    command(&app, lane(&chain, &signer)?, CommandKind::Reset, &headers).await
+}
+
+async fn command(app: &App, lane: LaneId, kind: CommandKind, headers: &HeaderMap) -> Answer<Accepted> {
+    let id = app.handle.command_keyed(lane, kind.clone(), key(headers)?.as_ref()).await?;
+    Ok(accepted(id, json!(kind)))
+}
+
+/// What was found at the time, so that a caller sees what it has done (R10).
+pub(crate) async fn cancel_all(
+    State(app): State<App>,
+    Path((chain, signer)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answer<Accepted> {
+    let all = app.handle.cancel_all(lane(&chain, &signer)?, key(&headers)?.as_ref()).await?;
+    let (status, Json(mut body)) = accepted(all.command, json!({ "type": "cancel_all" }));
+    body["queued"] = json!(all.waiting + all.in_flight - all.mined);
+    body["tooLate"] = json!(all.mined);
+    body["waiting"] = json!(all.waiting);
+    body["inFlight"] = json!(all.in_flight);
+    Ok((status, Json(body)))
+}
+
+pub(crate) async fn fill(
+    State(app): State<App>,
+    Path((chain, signer)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Accepted> {
+    let lane = lane(&chain, &signer)?;
+    let most = app.handle.most_filled();
+    let (from, to) = body::range(body::json(&headers, &taken(body)?)?, most)?;
+    let id = app.handle.fill(lane, from, to, key(&headers)?.as_ref()).await?;
+    Ok(accepted(id, json!({ "type": "fill", "from": from, "to": to })))
 }
 
 fn lane(chain: &str, signer: &str) -> Answer<LaneId> {

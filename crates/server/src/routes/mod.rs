@@ -2,6 +2,7 @@
 
 mod health;
 mod lanes;
+mod steer;
 mod tx;
 
 use axum::Router;
@@ -18,11 +19,20 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}", get(tx::show))
         .route("/tx/{id}/journal", get(tx::journal))
         .route("/tx/{id}/confirmations", get(tx::confirmations))
-        .route("/tx/{id}/cancel", post(tx::cancel))
+        .route("/tx/{id}/cancel", post(steer::cancel))
+        .route("/tx/{id}/replace", post(steer::replace))
+        .route("/tx/{id}/speed-up", post(steer::speed_up))
+        .route("/tx/{id}/approve", post(steer::approve))
+        .route("/tx/{id}/reject", post(steer::reject))
+        .route("/tx/{id}/retry", post(steer::retry))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))
         .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))
-        .route("/lanes/{chain}/{signer}/resume", post(lanes::resume));
+        .route("/lanes/{chain}/{signer}/resume", post(lanes::resume))
+        .route("/lanes/{chain}/{signer}/disable", post(lanes::disable))
+        .route("/lanes/{chain}/{signer}/reset", post(lanes::reset))
+        .route("/lanes/{chain}/{signer}/cancel-all", post(lanes::cancel_all))
+        .route("/lanes/{chain}/{signer}/fill", post(lanes::fill));
     Router::new()
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))

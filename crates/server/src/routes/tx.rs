@@ -8,12 +8,11 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::confirmations;
-use landfall_core::ports::store::{Admission, CommandKind, Kept, TxQuery, TxRecord};
+use landfall_core::ports::store::{Admission, Kept, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use serde_json::{Value, json};
 
-use super::lanes::command;
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -21,7 +20,7 @@ use crate::serve::App;
 use crate::show;
 
 type Answer<T> = Result<T, Problem>;
-type Body = Result<Bytes, BytesRejection>;
+pub(super) type Body = Result<Bytes, BytesRejection>;
 
 pub(crate) async fn submit(
     State(app): State<App>,
@@ -83,7 +82,7 @@ pub(crate) async fn submit_batch(
     Ok(Json(json!({ "items": answers })))
 }
 
-fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
+pub(super) fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     match admission {
         Admission::New(tx) => Ok((StatusCode::ACCEPTED, show::accepted(&tx))),
         Admission::Replay(tx) => Ok((StatusCode::OK, show::accepted(&tx))),
@@ -99,7 +98,7 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
 }
 
 /// The body is in memory already: its size and its time were judged before.
-fn taken(body: Body) -> Answer<Bytes> {
+pub(super) fn taken(body: Body) -> Answer<Bytes> {
     body.map_err(|rejection| {
         Problem::new(Code::InvalidJson, format!("the body could not be read: {rejection}"))
     })
@@ -107,7 +106,7 @@ fn taken(body: Body) -> Answer<Bytes> {
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
     match look_up(&app, &id).await? {
-        Found::Whole(record) => Ok(Json(shown(&app, &record).await)),
+        Found::Whole(record) => Ok(Json(shown(&app, &record).await?)),
         Found::Removed(kept) => Ok(Json(show::kept(&kept))),
     }
 }
@@ -168,7 +167,7 @@ pub(crate) async fn by_request(
         .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
-        return Ok(Json(shown(&app, &record).await));
+        return Ok(Json(shown(&app, &record).await?));
     }
     let kept = app.handle.store().kept_by_request(signer, &request).await?;
     let kept = kept.ok_or_else(|| {
@@ -189,21 +188,6 @@ pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> A
     let rows = app.handle.store().journal(record.tx.id).await?;
     let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
-}
-
-pub(crate) async fn cancel(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Answer<(StatusCode, Json<Value>)> {
-    let tx = find(&app, &id).await?.tx;
-    if tx.status.state.is_terminal() {
-        let detail = format!(
-            "it is {}; only a transaction that has not ended can be cancelled",
-            tx.status.state.name()
-        );
-        return Err(Problem::new(Code::AlreadyFinal, detail));
-    }
-    command(&app, tx.lane, CommandKind::Cancel { tx: tx.id }).await
 }
 
 const PAGE: u32 = 50;
@@ -266,7 +250,7 @@ async fn look_up(app: &App, id: &str) -> Answer<Found> {
 }
 
 /// A transaction that something is to be done to.
-async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+pub(super) async fn find(app: &App, id: &str) -> Answer<TxRecord> {
     match look_up(app, id).await? {
         Found::Whole(record) => Ok(*record),
         Found::Removed(kept) => {
@@ -277,7 +261,7 @@ async fn find(app: &App, id: &str) -> Answer<TxRecord> {
     }
 }
 
-async fn shown(app: &App, record: &TxRecord) -> Value {
+async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
     let tx = &record.tx;
     let taken_back = tx.status.won.is_some() && tx.status.receipt.is_none();
     let stuck = if tx.status.state.is_terminal() && !taken_back {
@@ -287,5 +271,10 @@ async fn shown(app: &App, record: &TxRecord) -> Value {
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
     let chain = tx.lane.chain;
-    show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck)
+    let mut shown =
+        show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
+    if let Some(retry) = app.handle.retried_as(tx).await? {
+        shown["retriedAs"] = json!(retry);
+    }
+    Ok(shown)
 }

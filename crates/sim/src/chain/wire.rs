@@ -7,6 +7,29 @@ use landfall_core::ports::signer::{Preimage, Signature};
 use landfall_core::{Account, ChainId, TxHash};
 use serde::{Deserialize, Serialize};
 
+/// What a request's data says: whose it is, and how often it was replaced before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Content {
+    pub(crate) marker: u64,
+    pub(crate) replaced: u8,
+}
+
+impl Content {
+    const SHIFT: u32 = 56;
+
+    #[must_use]
+    pub(crate) fn read(data: &[u8]) -> Option<Self> {
+        let number = u64::from_be_bytes(data.try_into().ok()?);
+        let replaced = u8::try_from(number >> Self::SHIFT).unwrap_or(u8::MAX);
+        Some(Self { marker: number & ((1 << Self::SHIFT) - 1), replaced })
+    }
+
+    #[must_use]
+    pub(crate) fn data(self) -> Bytes {
+        (self.marker | u64::from(self.replaced) << Self::SHIFT).to_be_bytes().to_vec().into()
+    }
+}
+
 /// What one byte string says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wire {
@@ -49,10 +72,10 @@ impl Wire {
         TxHash(keccak256(self.bytes()))
     }
 
-    /// Which request this carries out; none for a no-op.
+    /// Which request this carries out, and which content of it; none for a no-op.
     #[must_use]
-    pub(crate) fn marker(&self) -> Option<u64> {
-        Some(u64::from_be_bytes(self.data.as_ref().try_into().ok()?))
+    pub(crate) fn content(&self) -> Option<Content> {
+        Content::read(&self.data)
     }
 
     /// The most it can cost.

@@ -42,4 +42,10 @@ teeth! {
     a_removal_that_forgets_the_key_is_found: RemovalForgetsKey;
     a_slot_forgotten_when_its_transaction_ends_is_found: ForgottenAtFinality;
     a_cancel_before_the_chain_decided_is_found: CancelAtOnce;
+    a_replace_that_takes_a_new_slot_is_found: ReplaceTakesNewSlot;
+    a_speed_up_under_the_pools_rule_is_found: SpeedUpTooCheap;
+    a_cancel_all_that_forgets_the_store_is_found: CancelAllInMemory;
+    a_fill_over_a_bound_slot_is_found: FillOverBound;
+    a_reset_that_re_issues_live_slots_is_found: ResetToCount;
+    an_after_that_ignores_failure_is_found: AfterIgnoresFailure;
 }

@@ -28,8 +28,10 @@ use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
     TxRecord, Write, WriteError, Written,
 };
-use landfall_core::transaction::Transaction;
-use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
+use landfall_core::transaction::{Status, Transaction};
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+};
 
 use crate::rules;
 use space::Space;
@@ -157,6 +159,24 @@ impl Reads for Memory {
 
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
         Ok(self.space(|space| reads::commands(space, lane, limit)))
+    }
+
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
+        Ok(self.space(|space| space.commands.get(&id).map(|stored| stored.command.clone())))
+    }
+
+    async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
+        Ok(self.space(|space| {
+            let found = ids.iter().filter_map(|id| Some((*id, space.tx(*id)?.status.clone())));
+            found.collect()
+        }))
+    }
+
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        Ok(self.space(|space| {
+            let disabled = space.lanes.iter().filter(|(_, stored)| stored.row.disabled);
+            disabled.map(|(lane, _)| *lane).collect()
+        }))
     }
 
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {

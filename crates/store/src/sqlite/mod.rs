@@ -37,8 +37,10 @@ use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
     TxRecord, Write, WriteError, Written,
 };
-use landfall_core::transaction::Transaction;
-use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
+use landfall_core::transaction::{Status, Transaction};
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+};
 
 pub use open::{OpenError, Options};
 use readers::Readers;
@@ -163,6 +165,19 @@ impl Reads for Sqlite {
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
         let look = move |look: &readers::Look<'_>| reads::lanes::commands(look, lane, limit);
         self.inner.readers.read("read commands", look).await
+    }
+
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
+        self.inner.readers.read("read a command", move |look| reads::lanes::command(look, id)).await
+    }
+
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        self.inner.readers.read("find disabled lanes", reads::lanes::disabled).await
+    }
+
+    async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
+        let ids = ids.to_vec();
+        self.inner.readers.read("read statuses", move |look| reads::txs::statuses(look, &ids)).await
     }
 
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {

@@ -56,7 +56,14 @@ pub(crate) fn request(lane: LaneId, n: u64) -> NewTransaction {
     let payload = Payload { to: Some(account(200)), value: Wei(U256::from(n)), ..Payload::default() };
     let options = Options { metadata: Some(format!("{{\"n\":{n}}}")), ..Options::default() };
     let fingerprint = fingerprint(&lane, &payload, &options).unwrap();
-    let request = Request { request_id: None, payload, options, fingerprint, accepted_at: Millis(1_000 + n) };
+    let request = Request {
+        request_id: None,
+        payload,
+        options,
+        fingerprint,
+        accepted_at: Millis(1_000 + n),
+        retry_of: None,
+    };
     NewTransaction { id: tx_id(n), lane, request }
 }
 

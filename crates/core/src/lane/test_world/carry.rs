@@ -42,6 +42,16 @@ impl World {
                 };
                 LaneEvent::Looked { slots, found }
             }
+            Action::Follow(asked) => match fault {
+                Fault::NotDone | Fault::AnswerLost => LaneEvent::FollowFailed { asked },
+                _ => {
+                    let statuses = asked.iter().filter_map(|id| {
+                        let tx = self.desk.store.txs.get(id)?;
+                        Some((*id, tx.status.clone()))
+                    });
+                    LaneEvent::Followed { statuses: statuses.collect(), asked }
+                }
+            },
             Action::Prove(proof) => match (fault, self.chain.winner(proof.slot)) {
                 (Fault::None, Some((block, winner)))
                     if winner.draft.is_none() && block.at.number <= proof.up_to =>
@@ -55,7 +65,8 @@ impl World {
 
     fn estimate(&mut self, target: PrepareTarget, fault: &Fault) -> Result<Gas, EstimateFailure> {
         let text = "as the step says".to_owned();
-        if let (PrepareTarget::Tx(id), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault) {
+        if let (PrepareTarget::Tx(id, _), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault)
+        {
             self.overtaken.insert(id);
         }
         match fault {

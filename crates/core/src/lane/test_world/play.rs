@@ -9,9 +9,11 @@ use crate::attempt::Sealed;
 use crate::lane::{Action, LaneEvent};
 use crate::outcome::SendOutcome;
 use crate::ports::store::CommandKind;
-use crate::request::{AskedFees, OnDisplaced, OnInsufficientFunds, Options, Speed};
+use crate::request::{
+    After, AfterState, AskedFees, OnDisplaced, OnFailure, OnInsufficientFunds, Options, Payload, Speed,
+};
 use crate::settings::LaneSettings;
-use crate::transaction::TxState;
+use crate::transaction::{Terms, TxState};
 use crate::view::ChainStatus;
 use crate::{Gas, Millis, Price, Slot, TxId, Wei};
 
@@ -25,6 +27,8 @@ pub(in super::super) struct Ask {
     pub(in super::super) deadline_in: Option<u64>,
     pub(in super::super) requeue: bool,
     pub(in super::super) fast: bool,
+    /// Follow the nth one: until it is mined, and held if it fails.
+    pub(in super::super) after: Option<(usize, bool, bool)>,
 }
 
 /// How an action goes.
@@ -53,6 +57,14 @@ pub(in super::super) enum Fault {
 pub(in super::super) enum Step {
     Admit(Ask),
     Cancel(usize),
+    /// A new content: of its own gas, above the approval limit, under another ceiling.
+    Replace(usize, Ask),
+    SpeedUp(usize, Option<u64>, bool),
+    CancelAll,
+    /// So many slots, from so far above the chain's count.
+    Fill(u64, u64),
+    Reset,
+    Disable,
     Approve(usize),
     Reject(usize),
     Pause,
@@ -131,8 +143,27 @@ impl World {
                 self.turn(vec![LaneEvent::Work]);
             }
             Step::Cancel(nth) => self.command_on(nth, |tx| CommandKind::Cancel { tx }),
-            Step::Approve(nth) => self.command_on(nth, |tx| CommandKind::Approve { tx }),
-            Step::Reject(nth) => self.command_on(nth, |tx| CommandKind::Reject { tx }),
+            Step::Replace(nth, ask) => self.replace_nth(nth, &ask),
+            Step::SpeedUp(nth, gwei, fast) => {
+                let fees = gwei.map_or(AskedFees::Market, |gwei| AskedFees::Dynamic {
+                    max_fee: Some(Price::gwei(gwei)),
+                    tip: None,
+                });
+                let speed = fast.then_some(Speed::Fast);
+                self.command_on(nth, |tx| CommandKind::SpeedUp { tx, fees, speed });
+            }
+            Step::CancelAll => {
+                let up_to = self.desk.store.txs.values().map(|tx| tx.order).max();
+                self.command(CommandKind::CancelAll { up_to: up_to.unwrap_or_default() });
+            }
+            Step::Fill(above, slots) => {
+                let from = Slot(self.desk.store.row.chain_count.unwrap_or_default().0 + above);
+                self.command(CommandKind::Fill { from, to: Slot(from.0 + slots) });
+            }
+            Step::Reset => self.command(CommandKind::Reset),
+            Step::Disable => self.command(CommandKind::Disable),
+            Step::Approve(nth) => self.command_on(nth, |tx| CommandKind::Approve { tx, version: None }),
+            Step::Reject(nth) => self.command_on(nth, |tx| CommandKind::Reject { tx, version: None }),
             Step::Pause => self.command(CommandKind::Pause),
             Step::Resume => self.command(CommandKind::Resume),
             Step::Act(nth, fault) => {
@@ -188,23 +219,29 @@ impl World {
 
     fn admit(&mut self, ask: &Ask) -> TxId {
         let number = self.desk.store.txs.len() as u64 + 1;
-        let mut payload = payment(number);
-        payload.gas = ask.own_gas.then_some(Gas(30_000));
-        if ask.big {
-            payload.value = Wei(U256::from(1_000_000 + number));
-        }
-        if let Some(gwei) = ask.asked_gwei {
-            payload.fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(gwei)), tip: None };
-        }
+        let payload = paid(ask, number);
+        let after = ask.after.and_then(|(nth, mined, hold)| {
+            let state = if mined { AfterState::Mined } else { AfterState::Confirmed };
+            let on_failure = if hold { OnFailure::Hold } else { OnFailure::Cancel };
+            Some(After { tx: self.desk.store.nth(nth)?, state, on_failure })
+        });
         let options = Options {
             speed: if ask.fast { Speed::Fast } else { Speed::Normal },
             max_fee_per_gas: ask.ceiling_gwei.map(Price::gwei),
             deadline: ask.deadline_in.map(|millis| Millis(self.desk.now.0 + millis)),
             on_displaced: ask.requeue.then_some(OnDisplaced::Requeue),
             on_insufficient_funds: OnInsufficientFunds::Hold,
+            after,
             ..Options::default()
         };
         self.desk.admit(payload, options)
+    }
+
+    fn replace_nth(&mut self, nth: usize, ask: &Ask) {
+        let number = 10_000 + self.desk.store.commands.len() as u64;
+        let terms = Terms { max_fee_per_gas: ask.ceiling_gwei.map(Price::gwei), ..Terms::default() };
+        let payload = Box::new(paid(ask, number));
+        self.command_on(nth, |tx| CommandKind::Replace { tx, payload: payload.clone(), terms });
     }
 
     fn command_on(&mut self, nth: usize, kind: impl Fn(TxId) -> CommandKind) {
@@ -261,6 +298,10 @@ impl World {
         let (block, winner) =
             winner.unwrap_or_else(|| panic!("{id} ended before the chain decided: {tx:#?}"));
         assert!(self.chain.is_final(block), "{id} ended before its winner was final");
+        if let Some(draft) = &winner.draft {
+            let won = tx.status.won.as_ref().map(|won| won.version);
+            assert_eq!(won, Some(draft.version), "{id} says that another content won");
+        }
         match (&winner.draft, tx.status.state) {
             (Some(draft), TxState::Confirmed) => {
                 assert!(!draft.no_op && draft.tx == Some(id) && winner.success)
@@ -363,11 +404,15 @@ impl World {
             .store
             .txs
             .values()
-            .filter(|tx| tx.status.state == TxState::AwaitingApproval)
+            .filter(|tx| !tx.status.state.is_terminal())
+            .filter(|tx| {
+                let status = &tx.status;
+                status.state == TxState::AwaitingApproval || status.asks_approval || status.held.is_some()
+            })
             .map(|tx| tx.id)
             .collect();
         for tx in asked {
-            self.command(CommandKind::Approve { tx });
+            self.command(CommandKind::Approve { tx, version: None });
         }
     }
 
@@ -378,4 +423,16 @@ impl World {
             && self.desk.store.txs.values().all(|tx| tx.status.state.is_terminal())
             && self.desk.store.commands.iter().all(|(_, done)| *done)
     }
+}
+
+fn paid(ask: &Ask, number: u64) -> Payload {
+    let mut payload = payment(number);
+    payload.gas = ask.own_gas.then_some(Gas(30_000));
+    if ask.big {
+        payload.value = Wei(U256::from(1_000_000 + number));
+    }
+    if let Some(gwei) = ask.asked_gwei {
+        payload.fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(gwei)), tip: None };
+    }
+    payload
 }

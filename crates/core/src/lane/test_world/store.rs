@@ -82,15 +82,8 @@ impl ModelStore {
         waiting.truncate(limit as usize);
         let commands: Vec<Command> =
             self.commands.iter().filter(|(_, done)| !done).map(|(command, _)| command.clone()).collect();
-        let mentioned = commands
-            .iter()
-            .filter_map(|command| match command.kind {
-                CommandKind::Cancel { tx } | CommandKind::Approve { tx } | CommandKind::Reject { tx } => {
-                    self.txs.get(&tx).cloned()
-                }
-                CommandKind::Pause | CommandKind::Resume => None,
-            })
-            .collect();
+        let mentioned =
+            commands.iter().filter_map(|command| self.txs.get(&command.kind.tx()?).cloned()).collect();
         Loaded { waiting, asked: limit, commands, mentioned }
     }
 
@@ -161,7 +154,7 @@ impl ModelStore {
             "the same bytes were signed twice for slot {}",
             attempt.slot
         );
-        let asked = attempt.tx.and_then(|id| self.txs[&id].request.options.max_fee_per_gas);
+        let asked = attempt.tx.and_then(|id| self.txs[&id].max_fee_per_gas());
         let ceiling = match asked {
             Some(asked) if !attempt.no_op => asked.min(settings.max_fee),
             Some(_) | None => settings.max_fee,

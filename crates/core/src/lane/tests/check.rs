@@ -65,7 +65,7 @@ fn an_estimate_that_fails_in_the_middle_of_a_burst_leaves_no_gap() {
     world.command(CommandKind::Resume);
     world.carry(Kind::Load, Fault::None);
     let Action::Prepare(jobs) = world.take(Kind::Prepare) else { unreachable!() };
-    let reverts = |target| target == PrepareTarget::Tx(ids[1]);
+    let reverts = |target| target == PrepareTarget::Tx(ids[1], crate::ContentVersion::FIRST);
     let answer = jobs.iter().map(|job| Prepared {
         target: job.target,
         result: if reverts(job.target) {
@@ -156,7 +156,7 @@ fn after_a_yes_it_is_checked_again_and_then_signed() {
     let mut world = world(with_approval());
     let id = world.submit_as(payment(101), Options::default());
     world.rest();
-    world.command(CommandKind::Approve { tx: id });
+    world.command(CommandKind::Approve { tx: id, version: None });
     world.carry(Kind::Load, Fault::None);
     assert_eq!(world.desk.store.state(id), TxState::Simulated);
     assert!(world.started(Kind::Prepare) && !world.started(Kind::Sign));
@@ -169,7 +169,7 @@ fn after_a_no_it_fails() {
     let mut world = world(with_approval());
     let id = world.submit_as(payment(101), Options::default());
     world.rest();
-    world.command(CommandKind::Reject { tx: id });
+    world.command(CommandKind::Reject { tx: id, version: None });
     world.rest();
     let reason = world.desk.store.tx(id).status.reason.clone();
     assert_eq!(reason.map(|reason| reason.code), Some(ReasonCode::Rejected));
@@ -202,7 +202,7 @@ fn a_slot_that_was_reserved_before_a_restart_is_estimated_again() {
     world.play(super::super::test_world::Step::Crash);
     world.show(0, true);
     let Action::Prepare(jobs) = world.take(Kind::Prepare) else { unreachable!() };
-    assert_eq!(jobs[0].target, PrepareTarget::Tx(id));
+    assert_eq!(jobs[0].target, PrepareTarget::Tx(id, crate::ContentVersion::FIRST));
     let again =
         Prepared { target: jobs[0].target, result: Err(EstimateFailure::Unavailable { text: text() }) };
     world.turn(vec![LaneEvent::Prepared(vec![again])]);

@@ -2,18 +2,24 @@
 //! of steps for all of them together.
 
 mod admit;
+mod after;
 mod allocate;
 mod broadcast;
 mod budget;
+mod cancel_all;
 mod check;
 mod command;
 mod explain;
+mod fill;
 mod finish;
 mod funds;
+mod hurry;
 mod keep;
 mod properties;
 mod prove;
+mod replace;
 mod reprice;
+mod reset;
 mod sign;
 mod watch;
 
@@ -60,6 +66,7 @@ enum Kind {
     Send,
     Look,
     Prove,
+    Follow,
 }
 
 fn kind(action: &Action) -> Kind {
@@ -70,6 +77,7 @@ fn kind(action: &Action) -> Kind {
         Action::Send(_) => Kind::Send,
         Action::Look(_) => Kind::Look,
         Action::Prove(_) => Kind::Prove,
+        Action::Follow(_) => Kind::Follow,
     }
 }
 

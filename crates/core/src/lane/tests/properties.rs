@@ -58,6 +58,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
             deadline_in: None,
             requeue,
             fast,
+            after: None,
         },
     )
 }
@@ -89,11 +90,19 @@ fn people() -> impl Strategy<Value = Step> {
         2 => (0usize..8).prop_map(Step::Cancel),
         1 => (0usize..8).prop_map(Step::Approve),
         1 => (0usize..8).prop_map(Step::Reject),
-        1 => Just(Step::Pause),
+        1 => prop_oneof![4 => Just(Step::Pause), 1 => Just(Step::CancelAll)],
         1 => Just(Step::Resume),
         1 => Just(Step::Foreign),
         1 => Just(Step::Prove),
         1 => Just(Step::ShowOther),
+        2 => (0usize..8, any_ask()).prop_map(|(nth, ask)| Step::Replace(nth, ask)),
+        1 => (0usize..8, proptest::option::of(2u64..60), any::<bool>())
+            .prop_map(|(nth, gwei, fast)| Step::SpeedUp(nth, gwei, fast)),
+        1 => (0u64..4, 0u64..3).prop_map(|(above, slots)| Step::Fill(above, slots)),
+        1 => Just(Step::Reset),
+        1 => Just(Step::Disable),
+        1 => (any_ask(), 0usize..8, any::<bool>(), any::<bool>())
+            .prop_map(|(ask, nth, mined, hold)| Step::Admit(Ask { after: Some((nth, mined, hold)), ..ask })),
         1 => (any_ask(), 0u64..30_000)
             .prop_map(|(ask, millis)| Step::Admit(Ask { deadline_in: Some(millis), ..ask })),
     ]

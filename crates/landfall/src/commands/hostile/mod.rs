@@ -126,6 +126,8 @@ fn settings(rpc: Vec<String>) -> Chain {
         bump_percent: 20,
         max_fee_gwei: CEILING_GWEI,
         max_spend_per_day_eth: 0.0,
+        approve_above_wei: None,
+        reset_above_returned: 64,
         request_timeout_ms: 1_500,
     }
 }

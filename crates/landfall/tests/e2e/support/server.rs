@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) max_in_flight: u64,
     pub(crate) resubmit_after_s: u64,
     pub(crate) request_timeout_ms: u64,
+    /// Lines for the `[[chain]]` part.
+    pub(crate) chain: &'static str,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
     /// Lines for the `[store]` part.
@@ -39,6 +41,7 @@ impl Default for Settings {
             max_in_flight: 64,
             resubmit_after_s: 2,
             request_timeout_ms: 2_000,
+            chain: "",
             server: "",
             store: "",
         }
@@ -51,13 +54,14 @@ impl Settings {
         let mut text = format!(
             "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"sqlite://landfall.db\"\n{}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
-             resubmit_after_s = {}\nrequest_timeout_ms = {}\n",
+             resubmit_after_s = {}\nrequest_timeout_ms = {}\n{}\n",
             self.server,
             self.store,
             self.finality,
             self.max_in_flight,
             self.resubmit_after_s,
-            self.request_timeout_ms
+            self.request_timeout_ms,
+            self.chain
         );
         for n in 0..self.signers {
             let address = account(n).address;
@@ -134,6 +138,17 @@ impl Server {
     /// Kills it, and starts another on the same folder.
     pub(crate) async fn restart_after_kill(&mut self) {
         self.kill().await;
+        self.spawn();
+        self.until_ready().await;
+    }
+
+    /// Kills it, and starts another that knows this many signers, the last ones left out.
+    pub(crate) async fn restart_with(&mut self, signers: usize, rpc: &str, settings: &Settings) {
+        self.kill().await;
+        self.signers = signers;
+        let port = self.api.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let toml = Settings { signers, ..settings.clone() }.toml(port, rpc);
+        std::fs::write(self.folder.path().join("landfall.toml"), toml).unwrap();
         self.spawn();
         self.until_ready().await;
     }

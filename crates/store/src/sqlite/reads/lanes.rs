@@ -5,7 +5,7 @@
 
 use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
-use landfall_core::{ChainId, LaneId, LaneVersion, Token};
+use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::all;
@@ -85,6 +85,22 @@ pub(in crate::sqlite) fn commands(look: &Look<'_>, lane: LaneId, limit: u32) -> 
     let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
     let sql = "SELECT id, at, kind FROM command INDEXED BY command_open WHERE lane = ?1 AND done = 0 ORDER BY seq LIMIT ?2";
     all(look.db, sql, params![key.lane, limit], |row| rows::command(row, lane))
+}
+
+/// A command by its id, done or not.
+pub(in crate::sqlite) fn command(look: &Look<'_>, id: CommandId) -> Result<Option<Command>, Fault> {
+    let sql = "SELECT command.id, command.at, command.kind, lane.chain, account.address FROM command
+         JOIN lane ON lane.id = command.lane JOIN account ON account.id = lane.account
+         WHERE command.id = ?1 AND command.namespace = ?2";
+    let read = |row: &rusqlite::Row<'_>| rows::command(row, rows::lane(row.get(3)?, column(row, 4)?)?);
+    Ok(all(look.db, sql, params![id.0.as_bytes(), look.namespace], read)?.pop())
+}
+
+/// Lanes that take no new transactions in.
+pub(in crate::sqlite) fn disabled(look: &Look<'_>) -> Result<Vec<LaneId>, Fault> {
+    let sql = "SELECT lane.chain, account.address FROM account JOIN lane ON lane.account = account.id
+         WHERE account.namespace = ?1 AND lane.details ->> 'disabled'";
+    all(look.db, sql, [look.namespace], |row| rows::lane(row.get(0)?, column(row, 1)?))
 }
 
 /// Lanes that something is to be done for: a few index probes per lane, however many transactions there are.

@@ -5,7 +5,7 @@
 
 use landfall_core::attempt::Attempt;
 use landfall_core::ports::store::{TxQuery, TxRecord};
-use landfall_core::transaction::{Transaction, TxState};
+use landfall_core::transaction::{Status, Transaction, TxState};
 use landfall_core::{Account, RequestId, TxHash, TxId};
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
@@ -19,6 +19,19 @@ use crate::sqlite::rows::{self, bits, state_code};
 /// A transaction by its id.
 pub(in crate::sqlite) fn by_id(look: &Look<'_>, id: TxId) -> Result<Option<TxRecord>, Fault> {
     admit::by_id(look.db, look.namespace, id)?.map(|tx| with_attempts(look, tx)).transpose()
+}
+
+/// How far transactions are, in the order asked; unknown ones are left out.
+pub(in crate::sqlite) fn statuses(look: &Look<'_>, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Fault> {
+    let mut found = Vec::with_capacity(ids.len());
+    let mut statement = look.db.prepare_cached("SELECT status FROM tx WHERE id = ?1 AND namespace = ?2")?;
+    for id in ids {
+        let mut rows = statement.query(params![id.0.as_bytes(), look.namespace])?;
+        if let Some(row) = rows.next()? {
+            found.push((*id, rows::json("tx.status", rows::column(row, 0)?)?));
+        }
+    }
+    Ok(found)
 }
 
 /// A transaction by its signer and key.

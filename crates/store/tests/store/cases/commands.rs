@@ -82,3 +82,14 @@ pub(crate) async fn a_command_to_an_unknown_lane_gives_it_work(world: World) {
     assert_eq!(store.lanes_with_work().await.unwrap(), [lane(1)]);
     assert_eq!(store.lane(lane(1)).await.unwrap().unwrap().token.0, 0);
 }
+
+pub(crate) async fn a_command_is_found_by_its_id_done_or_not(world: World) {
+    let store = world.store();
+    own(store, lane(1)).await;
+    insert(store, 1, CommandKind::Pause).await;
+    let found = async |n| store.command(command_id(n)).await.unwrap();
+    assert_eq!(found(1).await, Some(command(lane(1), 1, CommandKind::Pause)));
+    done(store, 0, 1).await;
+    assert_eq!(found(1).await, Some(command(lane(1), 1, CommandKind::Pause)));
+    assert_eq!(found(2).await, None);
+}

@@ -209,3 +209,30 @@ pub(crate) async fn a_store_that_works_is_writable(world: World) {
     world.store().writable().await.unwrap();
     assert!(world.store().write(Vec::new()).await.is_empty());
 }
+
+pub(crate) async fn statuses_are_found_by_id_whatever_the_lane(world: World) {
+    let store = world.store();
+    for n in 1..=2 {
+        write_one(store, Write::Admit(Box::new(request(lane(n), u64::from(n))))).await.unwrap();
+    }
+    let token = own(store, lane(2)).await;
+    commit(store, bind(lane(2), token, 0, 2, 7)).await.unwrap();
+    let found = store.statuses(&[tx_id(2), tx_id(9), tx_id(1)]).await.unwrap();
+    let told: Vec<_> = found.into_iter().map(|(id, status)| (id, status.state, status.slot)).collect();
+    assert_eq!(told.len(), 2, "an unknown one is left out");
+    assert!(told.contains(&(tx_id(1), TxState::Accepted, None)));
+    assert!(told.iter().any(|(id, _, slot)| *id == tx_id(2) && slot.map(|slot| slot.0) == Some(7)));
+}
+
+pub(crate) async fn disabled_lanes_are_listed(world: World) {
+    let store = world.store();
+    let token = own(store, lane(1)).await;
+    own(store, lane(2)).await;
+    assert!(store.disabled_lanes().await.unwrap().is_empty());
+    let mut disable = turn(lane(1), token, 0);
+    disable.row.disabled = true;
+    commit(store, disable).await.unwrap();
+    assert_eq!(store.disabled_lanes().await.unwrap(), [lane(1)]);
+    commit(store, turn(lane(1), token, 1)).await.unwrap();
+    assert!(store.disabled_lanes().await.unwrap().is_empty());
+}

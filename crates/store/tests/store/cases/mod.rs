@@ -95,7 +95,8 @@ suite! {
         a_command_inserted_twice_is_accepted_once,
         a_command_that_was_done_stays_done,
         a_command_nobody_inserted_cannot_be_done,
-        a_command_to_an_unknown_lane_gives_it_work;
+        a_command_to_an_unknown_lane_gives_it_work,
+        a_command_is_found_by_its_id_done_or_not;
     forget:
         what_ended_long_ago_goes_and_its_key_and_end_stay,
         a_retry_after_the_removal_is_told_what_stayed_and_writes_nothing,
@@ -117,6 +118,8 @@ suite! {
         the_outbox_is_paged_by_number,
         entries_about_a_lane_have_no_transaction,
         a_transaction_is_found_by_its_key,
+        statuses_are_found_by_id_whatever_the_lane,
+        disabled_lanes_are_listed,
         lists_are_newest_first_and_paged_by_order,
         lists_are_filtered_by_state_signer_and_chain,
         a_list_by_an_old_hash_finds_the_transaction,

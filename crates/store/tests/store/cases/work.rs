@@ -1,8 +1,8 @@
 //! What a lane's owner loads, and which lanes have something to do.
 
-use landfall_core::ports::store::{CommandKind, LaneRow, Write};
+use landfall_core::ports::store::{CommandKind, LaneRow, ResetRecord, Write};
 use landfall_core::transaction::TxState;
-use landfall_core::{ChainId, LaneId, LaneVersion, Slot, Token};
+use landfall_core::{ChainId, LaneId, LaneVersion, Millis, Slot, Token};
 
 use crate::fixtures::*;
 use crate::world::World;
@@ -141,6 +141,8 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
             day: 20_000,
             fees: landfall_core::Wei(alloy_primitives::U256::MAX),
         },
+        disabled: true,
+        resets: vec![ResetRecord { at: Millis(7), from: Slot(43), to: Slot(41), given_up: 2 }],
     };
     let mut change = turn(lane(1), token, 0);
     change.row = row.clone();

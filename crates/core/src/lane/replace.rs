@@ -1,0 +1,202 @@
+//! Replace: a caller's new content for a transaction that has not ended.
+//!
+//! | where it is | what happens |
+//! |---|---|
+//! | no slot | the new content takes the old one's place and begins anew: checks, approval |
+//! | a slot without stored bytes | it gives the slot back, then as above |
+//! | a slot with stored bytes | a new content version for the same slot; the chain decides which one wins |
+//! | being ended by a no-op | nothing: an ending that has begun stays |
+//!
+//! A version with bytes before it passes the same checks before it is signed: the estimate, then approval. Until then the
+//! older bytes go on being sent, so that the slots above are not held up, and are not re-priced: nobody wants them any
+//! dearer. A version that can never work, or to which a person says no, is dropped, and the one before it counts again.
+
+use super::check::needs_approval;
+use super::{Lane, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord, back_off};
+use crate::journal::Entry;
+use crate::ports::chain::EstimateFailure;
+use crate::request::Payload;
+use crate::transaction::{Content, Reason, ReasonCode, Terms, Transaction, TxState};
+use crate::{ContentVersion, Gas, Millis, Slot, TxId};
+
+/// The most contents a transaction may have, without the no-op of its end: each is kept with it.
+pub const MOST_CONTENTS: u32 = 8;
+
+impl Lane {
+    pub(super) fn replace(&mut self, id: TxId, payload: Payload, terms: Terms, now: Millis) {
+        if self.planted_replace(id, &payload, now) {
+            return;
+        }
+        let Some(tx) = self.known(id) else { return };
+        let version = tx.version().next();
+        if tx.status.ending.is_some() || version.0 > MOST_CONTENTS {
+            let text = match &tx.status.ending {
+                Some(ending) => format!("it is already on its way to {}", ending.state().name()),
+                None => format!("it has had {MOST_CONTENTS} contents, which is the most"),
+            };
+            let reason = Reason { code: ReasonCode::NotReplaced, text };
+            return self.changes.journal(Some(id), now, Entry::ReplaceDropped { version, reason });
+        }
+        if self.is_reserved(id) {
+            self.unreserve(id, now);
+        }
+        if let Some(tx) = self.bound.get_mut(&id) {
+            take_content(tx, payload, terms);
+            self.changes.tx(tx, now);
+            let slot = tx.status.slot;
+            if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
+                record.work.fresh = Prep::New;
+                record.work.reprice_now = false;
+                record.work.sign_at = now;
+            }
+        } else {
+            self.stop_signing(id);
+            let settings = self.settings.clone();
+            let Some(waiting) = self.waiting_mut(id) else { return };
+            take_content(&mut waiting.tx, payload, terms);
+            waiting.tx.status.state = TxState::Accepted;
+            waiting.prep = super::admit::first_prep(&waiting.tx, &settings);
+            let mut tx = waiting.tx.clone();
+            self.changes.tx(&mut tx, now);
+        }
+        self.changes.journal(Some(id), now, Entry::Replaced { version });
+    }
+
+    /// The newest content of a slot with stored bytes that has none itself, unless it is a no-op.
+    pub(super) fn unsigned_content(&self, record: &SlotRecord) -> Option<ContentVersion> {
+        let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| !tx.is_no_op())?;
+        let newest = record.attempts.last()?;
+        (newest.version < tx.version()).then(|| tx.version())
+    }
+
+    /// It has passed everything that it must pass before it is signed.
+    pub(super) fn may_be_signed(&self, record: &SlotRecord) -> bool {
+        let tx = record.tx.and_then(|id| self.bound.get(&id));
+        tx.is_some_and(|tx| !needs_approval(tx, &self.settings))
+            && matches!(record.work.fresh, Prep::Ready { .. })
+    }
+
+    /// Checks for new contents of slots that are open.
+    pub(super) fn prepare_fresh(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let unsigned: Vec<Slot> = self
+            .slots
+            .range(count..)
+            .filter(|(_, record)| record.mined.is_none() && self.unsigned_content(record).is_some())
+            .map(|(slot, _)| *slot)
+            .collect();
+        let mut jobs = Vec::new();
+        for slot in unsigned {
+            let Some(record) = self.slots.get_mut(&slot) else { continue };
+            let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
+            // While a person thinks nothing is asked; it is checked again after the yes (F4).
+            if tx.status.asks_approval {
+                continue;
+            }
+            let tries = match record.work.fresh {
+                Prep::New => 0,
+                Prep::Retry { tries, at, .. } if at <= now => tries,
+                Prep::Retry { at, .. } => {
+                    plan.wake(at);
+                    continue;
+                }
+                Prep::Running { .. } | Prep::Ready { .. } | Prep::Signing { .. } => continue,
+            };
+            record.work.fresh = super::admit::first_prep(tx, &self.settings);
+            if record.work.fresh == Prep::New {
+                record.work.fresh = Prep::Running { tries };
+                jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id, tx.version()), call: tx.call() });
+            }
+        }
+        jobs
+    }
+
+    /// What became of the checks of a new content in a slot with stored bytes.
+    pub(super) fn fresh_prepared(&mut self, id: TxId, result: Result<Gas, EstimateFailure>, now: Millis) {
+        let gas = result.as_ref().ok().map(|gas| self.with_headroom(*gas));
+        let Some(tx) = self.bound.get_mut(&id) else { return };
+        let slot = tx.status.slot;
+        let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) else { return };
+        let Prep::Running { tries } = record.work.fresh else { return };
+        let (code, text) = match result {
+            Ok(_) => {
+                let gas = tx.payload().gas.or(gas).unwrap_or_default();
+                record.work.fresh = Prep::Ready { gas };
+                if needs_approval(tx, &self.settings) {
+                    tx.status.asks_approval = true;
+                    self.changes.tx(tx, now);
+                    let entry = Entry::VersionApprovalAsked { version: tx.version() };
+                    self.changes.journal(Some(id), now, entry);
+                }
+                return;
+            }
+            Err(EstimateFailure::Reverted { reason }) => (ReasonCode::WouldRevert, reason),
+            Err(EstimateFailure::Invalid { text }) => (ReasonCode::Invalid, text),
+            Err(
+                EstimateFailure::InsufficientFunds { text: why } | EstimateFailure::Unavailable { text: why },
+            ) => {
+                let tries = tries.saturating_add(1);
+                record.work.fresh = Prep::Retry { tries, at: now.after(back_off(tries, 100, 5_000)), why };
+                return;
+            }
+        };
+        self.drop_content(id, Reason { code, text }, now);
+    }
+
+    /// The newest content, which was never signed, is given up.
+    pub(super) fn drop_content(&mut self, id: TxId, reason: Reason, now: Millis) {
+        let Some(tx) = self.bound.get_mut(&id) else { return };
+        let version = tx.version();
+        tx.status.later.pop();
+        tx.status.asks_approval = false;
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(id), now, Entry::ReplaceDropped { version, reason });
+        let slot = tx.status.slot;
+        if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
+            record.work.fresh = Prep::New;
+            record.work.at_ceiling = None;
+        }
+    }
+
+    /// Why the newest content of a slot is not out yet.
+    pub(super) fn explain_fresh(&self, record: &SlotRecord, now: Millis) -> Option<String> {
+        let version = self.unsigned_content(record)?;
+        let tx = record.tx.and_then(|id| self.bound.get(&id))?;
+        let why = match &record.work.fresh {
+            _ if tx.status.asks_approval => "waits for a person to approve it".to_owned(),
+            _ if record.work.at_ceiling == Some(version) => {
+                "cannot be signed: to replace what is out it would have to offer more than its ceiling"
+                    .to_owned()
+            }
+            Prep::New | Prep::Running { .. } => "is being checked".to_owned(),
+            Prep::Retry { at, why, .. } => {
+                format!("could not be checked ({why}); next try in {}", super::explain::span(at.since(now)))
+            }
+            Prep::Ready { .. } | Prep::Signing { .. } => "is being signed".to_owned(),
+        };
+        Some(format!("version {version} {why}; until then the bytes before it are sent; "))
+    }
+
+    /// A transaction that is here, wherever.
+    pub(super) fn known(&self, id: TxId) -> Option<&Transaction> {
+        self.bound
+            .get(&id)
+            .or_else(|| self.waiting.values().find(|waiting| waiting.tx.id == id).map(|waiting| &waiting.tx))
+    }
+
+    /// A signature that is under way for a waiting transaction is forgotten.
+    pub(super) fn stop_signing(&mut self, id: TxId) {
+        if let Some(Prep::Signing { slot, .. }) = self.waiting_mut(id).map(|waiting| waiting.prep.clone()) {
+            self.cut_from(slot);
+        }
+    }
+}
+
+fn take_content(tx: &mut Transaction, payload: Payload, terms: Terms) {
+    tx.status.later.push(Content::Payload(payload));
+    tx.status.terms.change(terms);
+    // What was said about the old content says nothing about the new one.
+    tx.status.hurry = None;
+    tx.status.approved = false;
+    tx.status.asks_approval = false;
+}

@@ -1,0 +1,105 @@
+use super::super::test_world::{Fault, World, payment_with_gas};
+use super::{Kind, remote, settings, world};
+use crate::Slot;
+use crate::ports::store::CommandKind;
+use crate::request::Options;
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+
+impl World {
+    fn reset(&mut self) {
+        self.command(CommandKind::Reset);
+        self.carry(Kind::Load, Fault::None);
+    }
+}
+
+#[test]
+fn slots_with_stored_bytes_are_untouched() {
+    let mut world = world(settings());
+    let ids = [world.broadcast(), world.broadcast()];
+    world.reset();
+    world.show(0, true);
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(7)));
+    assert!(world.desk.store.row.resets.is_empty(), "nothing to change");
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
+    let next = world.broadcast();
+    assert_eq!(world.slot_of(next), Some(7), "no live slot is handed out again");
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+#[test]
+fn reserved_slots_are_given_up_and_their_transactions_wait_again() {
+    let mut world = world(remote());
+    let first = world.broadcast();
+    let stuck: Vec<_> = (0..2)
+        .map(|n| {
+            let id = world.submit_as(payment_with_gas(n), Options::default());
+            world.carry(Kind::Load, Fault::None);
+            id
+        })
+        .collect();
+    assert_eq!(world.slot_of(stuck[1]), Some(7));
+    world.command(CommandKind::Pause);
+    world.carry(Kind::Load, Fault::None);
+    world.reset();
+    assert_eq!(world.slot_of(stuck[1]), Some(7), "not before the chain was seen");
+    world.show(0, true);
+    assert!(stuck.iter().all(|id| world.slot_of(*id).is_none()));
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(6)));
+    let kept = &world.desk.store.row.resets;
+    assert_eq!((kept.len(), kept[0].from, kept[0].to, kept[0].given_up), (1, Slot(8), Slot(6), 2));
+    world.command(CommandKind::Resume);
+    world.calm_down(30);
+    for id in stuck.into_iter().chain([first]) {
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    }
+}
+
+#[test]
+fn the_last_five_are_kept() {
+    let mut world = world(remote());
+    for n in 0..7 {
+        let id = world.submit_as(payment_with_gas(n), Options::default());
+        world.carry(Kind::Load, Fault::None);
+        let _never = world.take(Kind::Sign);
+        world.command(CommandKind::Pause);
+        world.carry(Kind::Load, Fault::None);
+        world.reset();
+        world.desk.pass(10);
+        world.show(0, true);
+        world.cancel(id);
+        world.command(CommandKind::Resume);
+        world.rest();
+    }
+    let kept = &world.desk.store.row.resets;
+    assert_eq!(kept.len(), 5);
+    assert!(kept.windows(2).all(|pair| pair[0].at < pair[1].at));
+}
+
+#[test]
+fn too_many_returned_slots_lead_to_a_reset_once_for_each_number_of_them() {
+    let settings = LaneSettings { reset_above_returned: Some(1), max_in_flight: 8, ..remote() };
+    let mut world = world(settings);
+    let ids: Vec<_> = (0..4).map(|n| world.desk.admit(payment_with_gas(n), Options::default())).collect();
+    world.turn(vec![crate::lane::LaneEvent::Work]);
+    world.carry(Kind::Load, Fault::None);
+    // The signer answers for the highest slot only; the two lowest are given back below it.
+    let crate::lane::Action::Sign(drafts) = world.take(Kind::Sign) else { panic!() };
+    let highest = drafts.into_iter().max_by_key(|draft| draft.slot).unwrap();
+    let signed = world.act(crate::lane::Action::Sign(vec![highest]), &Fault::None);
+    world.turn(vec![signed]);
+    world.command(CommandKind::Pause);
+    world.carry(Kind::Load, Fault::None);
+    world.cancel(ids[0]);
+    world.cancel(ids[1]);
+    let before = world.desk.store.row.clone();
+    world.show(0, true);
+    world.show(0, true);
+    // Below stored bytes they cannot be given up: a no-op takes each.
+    assert_eq!(world.desk.store.row.cursor, before.cursor);
+    assert!(world.desk.store.row.resets.is_empty());
+    world.play(super::super::test_world::Step::Crash);
+    world.calm_down(30);
+    assert_eq!(world.desk.store.state(ids[3]), TxState::Confirmed);
+}

@@ -1,0 +1,84 @@
+//! Lanes whose signer is not configured here any more (K6): nothing can be signed for them, but what their callers want to
+//! end without a signature ends. What has stored bytes keeps its slot, gets its no-op when the signer is back, and may
+//! still land until then.
+
+use std::sync::Arc;
+
+use landfall_core::lane::{Action, Lane, LaneEvent};
+use landfall_core::ports::store::{Command, CommandKind};
+use landfall_core::{LaneId, Token};
+
+use crate::supervisor::Shared;
+use crate::{actions, lane_task};
+
+/// What can be done without a key.
+pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
+    match kind {
+        CommandKind::Cancel { .. } | CommandKind::CancelAll { .. } => true,
+        CommandKind::Replace { .. }
+        | CommandKind::SpeedUp { .. }
+        | CommandKind::Approve { .. }
+        | CommandKind::Reject { .. }
+        | CommandKind::Pause
+        | CommandKind::Resume
+        | CommandKind::Disable
+        | CommandKind::Fill { .. }
+        | CommandKind::Reset => false,
+    }
+}
+
+/// Somebody asked for something that can be done here.
+pub(crate) async fn has_work(shared: &Shared, lane: LaneId) -> bool {
+    match shared.parts.store.commands(lane, actions::COMMANDS).await {
+        Ok(commands) => commands.iter().any(|command| needs_no_key(&command.kind)),
+        Err(error) => {
+            tracing::warn!(%lane, %error, "the commands of a lane without signer could not be read");
+            false
+        }
+    }
+}
+
+/// Applies those commands and gives the lane back.
+pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
+    if let Err(text) = apply(&shared, lane, token).await {
+        tracing::warn!(%lane, text, "a lane without signer could not be steered; trying again");
+    }
+    if let Err(error) = shared.parts.store.release(lane, shared.session, token).await {
+        tracing::warn!(%lane, %error, "the lease could not be given back; it ends with the session");
+    }
+}
+
+async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> {
+    let parts = &shared.parts;
+    let record = parts.store.load_lane(id).await.map_err(|error| error.to_string())?;
+    if record.token != token {
+        return Ok(());
+    }
+    let settings = parts.chains.get(&id.chain).map(|chain| chain.settings.clone()).unwrap_or_default();
+    let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
+    while shared.session_is_live() {
+        let load = lane.plan(parts.clock.now()).actions.into_iter().find_map(|action| match action {
+            Action::Load { limit } => Some(limit),
+            _ => None,
+        });
+        let Some(limit) = load else { return Ok(()) };
+        let mut event = actions::load(parts.store.as_ref(), id, limit).await;
+        if let LaneEvent::Loaded(loaded) = &mut event {
+            loaded.commands.retain(|command: &Command| needs_no_key(&command.kind));
+            if loaded.commands.is_empty() {
+                return Ok(());
+            }
+        } else {
+            return Err("the store could not be read".to_owned());
+        }
+        let now = parts.clock.now();
+        lane.apply(vec![event], now);
+        lane.verify().map_err(|broken| broken.to_string())?;
+        if let Some(commit) = lane.take_commit(now)
+            && lane_task::write(shared, &mut lane, commit).await.is_err()
+        {
+            return Err("the commit failed or was refused".to_owned());
+        }
+    }
+    Ok(())
+}

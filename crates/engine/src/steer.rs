@@ -1,0 +1,299 @@
+//! What can be asked of a transaction or a lane that exists, and what is refused at once because it cannot be done.
+//!
+//! What is accepted here is a stored command; whether it comes in time, the chain decides. What is refused here was seen
+//! in the store a moment ago: the lane's owner looks again when it applies a command.
+
+use landfall_core::fees::{Fees, REPLACEMENT_PERCENT, content_ceiling};
+use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
+use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
+use landfall_core::request::{AskedFees, Options, Payload, Speed};
+use landfall_core::transaction::{Terms, Transaction, TxState};
+use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxId};
+
+use crate::admission::{self, Refused, Submission};
+use crate::handle::{Handle, SubmitError};
+
+/// Why something cannot be done to what exists.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Cannot {
+    #[error("it is {}; only a transaction that has not ended can be changed", .0.name())]
+    AlreadyFinal(TxState),
+    #[error("it is on its way to {}, by a no-op in its slot; nothing can take that back", .0.name())]
+    Ending(TxState),
+    #[error("it has had {0} contents, which is the most; cancel it and hand over a new transaction")]
+    TooManyContents(u32),
+    #[error(
+        "to replace what is out it would have to offer {needed}, and its ceiling is {ceiling}; replace it with a higher \
+         options.maxFeePerGas, as far as the chain's own ceiling allows, or wait"
+    )]
+    AtCeiling { needed: Price, ceiling: Price },
+    #[error("its newest content has had {0} attempts, which is the most; the same bytes go on being sent")]
+    TooManyAttempts(usize),
+    #[error("nobody is asked about it: it is {}", .0.name())]
+    NotAsked(TxState),
+    #[error("version {asked} is not what is asked about; its newest content is version {newest}")]
+    OtherVersion { asked: ContentVersion, newest: ContentVersion },
+    #[error("slot {slot} is in use{}; it ends only on chain", .tx.map_or(String::new(), |tx| format!(" by transaction {tx}")))]
+    SlotBound { slot: Slot, tx: Option<TxId> },
+    #[error("the chain has used slot {slot}: the account's count is {count}")]
+    SlotUsed { slot: Slot, count: Slot },
+    #[error("slot {from} cannot be filled before slot {next}, which comes first: a hole would be left")]
+    SlotGap { from: Slot, next: Slot },
+    #[error("it is {}; it can be done again only after it ended without success", .0.name())]
+    NotEnded(TxState),
+    #[error(
+        "it was confirmed: doing it again would do it twice; hand over a new transaction if that is meant"
+    )]
+    Succeeded,
+}
+
+/// Why nothing was taken in.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SteerError {
+    #[error(transparent)]
+    Cannot(#[from] Cannot),
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+impl From<StoreError> for SteerError {
+    fn from(error: StoreError) -> Self {
+        Self::Submit(error.into())
+    }
+}
+
+impl From<Refused> for SteerError {
+    fn from(refused: Refused) -> Self {
+        Self::Submit(refused.into())
+    }
+}
+
+/// What a cancel of everything found at the time (R10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllCancelled {
+    pub command: CommandId,
+    /// Without a slot: they end at once.
+    pub waiting: u64,
+    /// With a slot: a no-op is sent for each, and the chain decides.
+    pub in_flight: u64,
+    /// Of those in flight, already in a block: it is too late unless the block is lost.
+    pub mined: u64,
+}
+
+/// A command under a known key asks for what is stored. What the server fills in itself does not count.
+pub(crate) fn asks_the_same(known: &CommandKind, asked: &CommandKind) -> bool {
+    match (known, asked) {
+        (CommandKind::CancelAll { .. }, CommandKind::CancelAll { .. }) => true,
+        (CommandKind::Approve { tx, .. }, CommandKind::Approve { tx: other, .. })
+        | (CommandKind::Reject { tx, .. }, CommandKind::Reject { tx: other, .. }) => tx == other,
+        (known, asked) => known == asked,
+    }
+}
+
+fn open(tx: &Transaction) -> Result<(), Cannot> {
+    if tx.status.state.is_terminal() { Err(Cannot::AlreadyFinal(tx.status.state)) } else { Ok(()) }
+}
+
+impl Handle {
+    /// Ends it without its content, if the chain lets us.
+    pub async fn cancel(&self, tx: &Transaction, key: Option<&RequestId>) -> Result<CommandId, SteerError> {
+        self.on_tx(tx, CommandKind::Cancel { tx: tx.id }, key, |_| Ok(())).await
+    }
+
+    /// Gives it another content.
+    pub async fn replace(
+        &self,
+        tx: &Transaction,
+        payload: Payload,
+        terms: Terms,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SteerError> {
+        let kind = CommandKind::Replace { tx: tx.id, payload: Box::new(payload.clone()), terms };
+        self.on_tx(tx, kind, key, |handle| {
+            if let Some(ending) = &tx.status.ending {
+                return Err(Cannot::Ending(ending.state()).into());
+            }
+            if tx.version().0 >= MOST_CONTENTS {
+                return Err(Cannot::TooManyContents(MOST_CONTENTS).into());
+            }
+            let parts = handle.parts();
+            let chain = parts.chains.get(&tx.lane.chain).ok_or(Refused::UnknownChain(tx.lane.chain))?;
+            let max_fee = terms.max_fee_per_gas.or(tx.max_fee_per_gas());
+            let view = handle.view(tx.lane.chain);
+            let now = parts.clock.now();
+            admission::check(&chain.settings, view.as_deref(), &payload, max_fee, terms.deadline, now)?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// A dearer attempt now.
+    pub async fn speed_up(
+        &self,
+        record: &TxRecord,
+        fees: AskedFees,
+        speed: Option<Speed>,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SteerError> {
+        let tx = &record.tx;
+        self.on_tx(tx, CommandKind::SpeedUp { tx: tx.id, fees, speed }, key, |handle| {
+            let chains = &handle.parts().chains;
+            let chain = chains.get(&tx.lane.chain).ok_or(Refused::UnknownChain(tx.lane.chain))?;
+            let top = content_ceiling(chain.settings.max_fee);
+            let ceiling = match tx.max_fee_per_gas() {
+                _ if tx.is_no_op() => chain.settings.max_fee,
+                Some(asked) => asked.min(top),
+                None => top,
+            };
+            admission::check_fees(fees, ceiling)?;
+            let live = || record.attempts.iter().filter(|attempt| Some(attempt.slot) == tx.status.slot);
+            let made = live().filter(|attempt| attempt.version == tx.version()).count();
+            if made >= chain.settings.max_attempts as usize {
+                return Err(Cannot::TooManyAttempts(made).into());
+            }
+            let highest = live().map(|attempt| Fees::cap(&attempt.fees)).max();
+            match highest.map(|cap| cap.raised_by(REPLACEMENT_PERCENT)) {
+                Some(needed) if needed > ceiling => Err(Cannot::AtCeiling { needed, ceiling }.into()),
+                Some(_) | None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// A person's yes or no to a content, or to going on without a transaction that was to come first.
+    pub async fn decide(
+        &self,
+        tx: &Transaction,
+        yes: bool,
+        version: Option<ContentVersion>,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SteerError> {
+        let newest = tx.version();
+        let version = version.unwrap_or(newest);
+        let kind = if yes {
+            CommandKind::Approve { tx: tx.id, version: Some(version) }
+        } else {
+            CommandKind::Reject { tx: tx.id, version: Some(version) }
+        };
+        self.on_tx(tx, kind, key, |_| {
+            let status = &tx.status;
+            let asked = status.state == TxState::AwaitingApproval || status.asks_approval;
+            if !asked && status.held.is_none() {
+                return Err(Cannot::NotAsked(status.state).into());
+            }
+            if version != newest {
+                return Err(Cannot::OtherVersion { asked: version, newest }.into());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// A command on a transaction: a known key is answered as before, an ended transaction is refused.
+    async fn on_tx(
+        &self,
+        tx: &Transaction,
+        kind: CommandKind,
+        key: Option<&RequestId>,
+        check: impl FnOnce(&Self) -> Result<(), SteerError>,
+    ) -> Result<CommandId, SteerError> {
+        if let Some(known) = self.known_command(tx.lane, &kind, key).await? {
+            return Ok(known);
+        }
+        open(tx)?;
+        check(self)?;
+        Ok(self.command_keyed(tx.lane, kind, key).await?)
+    }
+
+    /// Cancels everything of a lane that has not ended.
+    pub async fn cancel_all(
+        &self,
+        lane: LaneId,
+        key: Option<&RequestId>,
+    ) -> Result<AllCancelled, SteerError> {
+        let of_lane = TxQuery { signer: Some(lane.signer), chain: Some(lane.chain), ..TxQuery::default() };
+        let newest = self.store().txs(&TxQuery { limit: 1, ..of_lane.clone() }).await?;
+        let up_to = newest.first().map_or(QueueOrder(0), |tx| tx.order);
+        let mined = TxQuery { state: Some(TxState::Mined), limit: u32::MAX, ..of_lane };
+        let mined = self.store().txs(&mined).await?.len() as u64;
+        let summary = self.store().lane(lane).await?;
+        let command = self.command_keyed(lane, CommandKind::CancelAll { up_to }, key).await?;
+        let (waiting, in_flight) = summary.map_or((0, 0), |summary| (summary.waiting, summary.bound));
+        Ok(AllCancelled { command, waiting, in_flight, mined: mined.min(in_flight) })
+    }
+
+    /// Uses free slots up by no-ops.
+    pub async fn fill(
+        &self,
+        lane: LaneId,
+        from: Slot,
+        to: Slot,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SteerError> {
+        let kind = CommandKind::Fill { from, to };
+        if let Some(known) = self.known_command(lane, &kind, key).await? {
+            return Ok(known);
+        }
+        let record = self.store().load_lane(lane).await?;
+        let seen = self.view(lane.chain).and_then(|view| view.counts.get(&lane.signer).copied());
+        if let Some(count) = seen.or(record.row.chain_count)
+            && from < count
+        {
+            return Err(Cannot::SlotUsed { slot: from, count }.into());
+        }
+        let range = from..=to;
+        let bound = record.bound.iter().filter_map(|tx| Some((tx.status.slot?, Some(tx.id))));
+        let filled = record.attempts.iter().map(|attempt| (attempt.slot, attempt.tx));
+        if let Some((slot, tx)) = bound.chain(filled).filter(|(slot, _)| range.contains(slot)).min() {
+            return Err(Cannot::SlotBound { slot, tx }.into());
+        }
+        if let Some(next) = record.row.cursor.max(seen)
+            && from > next
+        {
+            return Err(Cannot::SlotGap { from, next }.into());
+        }
+        Ok(self.command_keyed(lane, kind, key).await?)
+    }
+
+    /// The most slots that one fill may have.
+    #[must_use]
+    pub fn most_filled(&self) -> u64 {
+        MOST_SLOTS
+    }
+
+    /// Does an ended transaction again, as a new one that names it. A transaction has one retry: asking again gives the same.
+    pub async fn retry(&self, tx: &Transaction, options: Option<Options>) -> Result<Admission, SteerError> {
+        match tx.status.state {
+            TxState::Confirmed => return Err(Cannot::Succeeded.into()),
+            state if !state.is_terminal() => return Err(Cannot::NotEnded(state).into()),
+            _ => {}
+        }
+        let options = options.unwrap_or_else(|| Options {
+            speed: tx.speed(),
+            max_fee_per_gas: tx.max_fee_per_gas(),
+            // The old deadline has passed, or would soon.
+            deadline: None,
+            ..tx.request.options.clone()
+        });
+        let submission = Submission {
+            lane: tx.lane,
+            request_id: retry_key(tx.id),
+            payload: tx.payload().clone(),
+            options,
+        };
+        Ok(self.submit_retry(submission, tx.id).await?)
+    }
+
+    /// The transaction that does this one again.
+    pub async fn retried_as(&self, tx: &Transaction) -> Result<Option<TxId>, StoreError> {
+        let Some(key) = retry_key(tx.id).filter(|_| tx.status.state.is_terminal()) else { return Ok(None) };
+        let found = self.store().tx_by_request(tx.lane.signer, &key).await?;
+        let retry = found.filter(|record| record.tx.request.retry_of == Some(tx.id));
+        Ok(retry.map(|record| record.tx.id))
+    }
+}
+
+/// The key under which a retry is stored: one for each transaction.
+fn retry_key(id: TxId) -> Option<RequestId> {
+    RequestId::parse(&format!("retry:{id}")).ok()
+}

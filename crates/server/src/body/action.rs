@@ -1,0 +1,80 @@
+//! What is asked of something that exists: a new content, a price, a range of slots.
+
+use landfall_core::request::{AskedFees, Options, Payload, Speed};
+use landfall_core::transaction::Terms;
+use landfall_core::{ContentVersion, Slot};
+use serde_json::{Map, Value};
+
+use super::fields::Fields;
+use super::submission::{choice, options, payload};
+use crate::problem::{Code, Problem};
+
+const SPEEDS: [(&str, Speed); 3] = [("slow", Speed::Slow), ("normal", Speed::Normal), ("fast", Speed::Fast)];
+
+/// `{payload, options?: {maxFeePerGas, speed, deadline}}`.
+pub(crate) fn replacement(value: Value) -> Result<(Payload, Terms), Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let payload = payload(fields.need("payload")?)?;
+    let given = fields.take("options").unwrap_or(Value::Object(Map::new()));
+    fields.finish()?;
+    let mut options = Fields::of(given, "options")?;
+    let terms = Terms {
+        speed: choice(&mut options, "speed", &SPEEDS)?,
+        max_fee_per_gas: options.price("maxFeePerGas")?,
+        deadline: options.time("deadline")?,
+    };
+    options.finish()?;
+    Ok((payload, terms))
+}
+
+/// `{maxFeePerGas?, maxPriorityFeePerGas?, speed?}`.
+pub(crate) fn speed_up(value: Value) -> Result<(AskedFees, Option<Speed>), Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let (max_fee, tip) = (fields.price("maxFeePerGas")?, fields.price("maxPriorityFeePerGas")?);
+    let speed = choice(&mut fields, "speed", &SPEEDS)?;
+    fields.finish()?;
+    let fees = match (max_fee, tip) {
+        (None, None) => AskedFees::Market,
+        (max_fee, tip) => AskedFees::Dynamic { max_fee, tip },
+    };
+    Ok((fees, speed))
+}
+
+/// `{version?}`.
+pub(crate) fn version(value: Value) -> Result<Option<ContentVersion>, Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let number = fields.number("version")?;
+    fields.finish()?;
+    let fits = |number: u64| {
+        u32::try_from(number).map(ContentVersion).map_err(|_| {
+            Problem::at(Code::BadValue, "version", format!("{number} is not a version of a content"))
+        })
+    };
+    number.map(fits).transpose()
+}
+
+/// `{options?}`: what is given takes the place of the old ones as a whole.
+pub(crate) fn retry(value: Value) -> Result<Option<Options>, Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let given = fields.take("options").map(options).transpose()?;
+    fields.finish()?;
+    Ok(given)
+}
+
+/// `{from, to}`, both ends included.
+pub(crate) fn range(value: Value, most: u64) -> Result<(Slot, Slot), Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let mut slot = |name: &str| {
+        let number = fields.number(name)?;
+        number.ok_or_else(|| Problem::at(Code::MissingField, name, format!("{name} is missing")))
+    };
+    let (from, to) = (slot("from")?, slot("to")?);
+    fields.finish()?;
+    if to < from {
+        return Err(Problem::at(Code::BadValue, "to", format!("to is {to}, below from, {from}")));
+    }
+    if to - from >= most {
+        return Err(Problem::at(Code::BadValue, "to", format!("at most {most} slots are filled at once")));
+    }
+    Ok((Slot(from), Slot(to)))
+}
