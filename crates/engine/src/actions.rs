@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use landfall_core::attempt::Draft;
-use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepared, Sent};
+use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
 use landfall_core::ports::signer;
@@ -52,6 +52,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox:
             Action::Send(outgoing) => send(chain.as_ref(), outgoing).await,
             Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
             Action::Prove(proof) => prove(chain.as_ref(), lane, proof).await,
+            Action::Probe(wanted) => probe(chain.as_ref(), wanted).await,
         };
         answer.give(event);
     });
@@ -75,6 +76,7 @@ fn otherwise(action: &Action) -> LaneEvent {
         }
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
+        Action::Probe(wanted) => pooled(wanted, |_| None),
         Action::Look(slots) => LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() },
     }
 }
@@ -157,6 +159,24 @@ async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
             .map(|(out, report)| Sent { slot: out.slot, hash: out.sealed.hash, report })
             .collect(),
     )
+}
+
+/// Whether any endpoint still shows these attempts.
+async fn probe(chain: &dyn Chain, wanted: Vec<(Slot, TxHash)>) -> LaneEvent {
+    let hashes: Vec<TxHash> = wanted.iter().map(|(_, hash)| *hash).collect();
+    match chain.pooled(&hashes).await {
+        Ok(shown) => pooled(&wanted, |position| shown.get(position).copied()),
+        Err(error) => {
+            tracing::debug!(%error, "the pool could not be asked");
+            pooled(&wanted, |_| None)
+        }
+    }
+}
+
+fn pooled(wanted: &[(Slot, TxHash)], shown: impl Fn(usize) -> Option<bool>) -> LaneEvent {
+    let one =
+        |(position, &(slot, hash)): (usize, &(Slot, TxHash))| Pooled { slot, hash, shown: shown(position) };
+    LaneEvent::Pooled(wanted.iter().enumerate().map(one).collect())
 }
 
 /// Receipts of every attempt of these slots. One from below the watcher's recent blocks counts only if the chain still

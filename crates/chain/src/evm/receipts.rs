@@ -109,7 +109,7 @@ fn mined(receipt: RawReceipt) -> Result<Receipt, Failure> {
     receipt.read()?.ok_or_else(|| Failure::Unreadable("a receipt without a block".to_owned()))
 }
 
-fn unknown_block(block: BlockRef) -> Failure {
+pub(super) fn unknown_block(block: BlockRef) -> Failure {
     let text = format!("it does not know block {} ({:#x}) or not all of it", block.number, block.hash);
     Failure::TurnedAway { trouble: Trouble::Behind, code: None, text, wait: None }
 }

@@ -6,7 +6,7 @@
 
 use alloy_primitives::U256;
 
-use super::funds::worst_cost;
+use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
@@ -108,7 +108,7 @@ impl Lane {
         let mut free: Vec<Slot> =
             self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let end = count.0.saturating_add(self.settings.max_in_flight);
+        let end = count.0.saturating_add(self.window());
         while next.0 < end {
             free.push(next);
             next = next.next();
@@ -140,7 +140,8 @@ impl Lane {
             }
             let fees =
                 first_price(&view.fees, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
-            let cost = worst_cost(&fees, gas, tx.payload().value);
+            let data = view.fees.data_cost(unsigned_bytes(tx));
+            let cost = worst_cost(&fees, gas, tx.payload().value, data);
             if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
                 continue;
             }
@@ -191,7 +192,7 @@ impl Lane {
                 crate::request::AskedFees::Market,
                 self.settings.max_fee,
             );
-            let cost = worst_cost(&fees, gas, crate::Wei::default());
+            let cost = worst_cost(&fees, gas, crate::Wei::default(), view.fees.data_cost(NO_OP_BYTES));
             self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost });
             drafts.push(Draft {
                 serial,
@@ -251,7 +252,7 @@ impl Lane {
     /// The most that an attempt may offer per gas. Contents leave room for the no-op that may have to replace them.
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
         let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
-        let top = content_ceiling(self.settings.max_fee);
+        let top = content_ceiling(self.settings.max_fee, self.settings.replacement_percent);
         tx.request.options.max_fee_per_gas.map_or(top, |asked| asked.min(top))
     }
 }

@@ -8,8 +8,8 @@
 //! before anything else is done; [`Lane::plan`] says what to do next. All three are pure. A lane whose commit was
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
-//! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
+//! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
@@ -22,6 +22,7 @@ mod explain;
 mod finish;
 mod funds;
 mod planted;
+mod probe;
 mod prove;
 mod reprice;
 mod sign;
@@ -30,6 +31,7 @@ mod test_world;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +51,7 @@ use crate::{ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, 
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use explain::Hold;
+pub use probe::Pooled;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -75,6 +78,8 @@ pub enum LaneEvent {
     Foreign { slot: Slot, block: BlockRef, taker: Option<Taker> },
     /// An answer to [`Action::Prove`]: nothing is proven yet.
     Unproven { slot: Slot },
+    /// An answer to [`Action::Probe`].
+    Pooled(Vec<Pooled>),
 }
 
 /// What the store had for the lane.
@@ -112,6 +117,8 @@ pub enum Action {
     Look(Vec<(Slot, Vec<TxHash>)>),
     /// Find the final block in which the account's count passed a slot, and what of the account's is in it.
     Prove(Proof),
+    /// Ask whether any endpoint still shows these attempts.
+    Probe(Vec<(Slot, TxHash)>),
 }
 
 /// What is to be proven.
@@ -169,6 +176,10 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
+    /// When the newest attempt is looked up in the pool, if it is.
+    probe_at: Option<Millis>,
+    probing: bool,
+    probes: u32,
     /// The kinds of answers that the newest attempt has had: each is written once.
     answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
@@ -368,6 +379,7 @@ impl Lane {
                     self.take_foreign(slot, block, taker.as_ref(), now);
                 }
                 LaneEvent::Unproven { slot } => self.take_unproven(slot, now),
+                LaneEvent::Pooled(answers) => self.take_pooled(answers, now),
             }
         }
         self.expire(now);
@@ -397,6 +409,7 @@ impl Lane {
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);
         self.plan_send(&mut plan, now);
+        self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);
         self.plan_prove(&mut plan, now);
         if let Some(at) = self.changes.due() {

@@ -7,7 +7,7 @@
 
 use super::{Lane, Plan, SlotRecord};
 use crate::attempt::{Call, Draft};
-use crate::fees::replacement_price;
+use crate::fees::{Ladder, replacement_price};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::request::Speed;
@@ -107,7 +107,12 @@ impl Lane {
         };
         let speed = tx.map_or(Speed::Normal, |tx| tx.request.options.speed);
         let live = self.live_fees(slot);
-        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, self.ceiling(tx));
+        let ladder = Ladder {
+            step: self.settings.bump_percent,
+            rule: self.settings.replacement_percent,
+            ceiling: self.ceiling(tx),
+        };
+        let price = replacement_price(&live, &view.fees, speed, ladder);
         let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call());
         let version = tx.map_or(ContentVersion::FIRST, |tx| tx.version());
         let tx = record.tx;

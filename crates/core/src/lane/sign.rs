@@ -224,6 +224,8 @@ impl Lane {
         record.work.send_at = now;
         record.work.unclear_sends = 0;
         record.work.answers.clear();
+        record.work.probes = 0;
+        record.work.probe_at = None;
         record.attempts.push(attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {

@@ -99,7 +99,11 @@ impl Desk {
                     let slots: BTreeSet<_> = drafts.iter().map(|draft| draft.slot).collect();
                     assert_eq!(slots.len(), drafts.len(), "one slot is signed twice at once");
                 }
-                Action::Load { .. } | Action::Prepare(_) | Action::Look(_) | Action::Prove(_) => {}
+                Action::Load { .. }
+                | Action::Prepare(_)
+                | Action::Look(_)
+                | Action::Prove(_)
+                | Action::Probe(_) => {}
             }
         }
         let again = self.lane.plan(self.now);

@@ -93,6 +93,10 @@ pub trait Chain: Send + Sync {
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
     /// Each account's balance at that block, in the order asked.
     async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error>;
+    /// Whether each account's code is a delegation (EIP-7702) at that block, in the order asked.
+    async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error>;
+    /// Whether any endpoint shows each of these, in its pool or in a block, in the order asked. Absence proves nothing.
+    async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error>;
     /// The account's transaction with that count in the block; none if the count was passed otherwise.
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error>;
     /// What the chain asks now.

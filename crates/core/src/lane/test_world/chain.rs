@@ -51,6 +51,9 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) refuses_gaps: bool,
     /// What views show of the account's balance.
     pub(in super::super) balance: Option<crate::Wei>,
+    pub(in super::super) data_fee: Option<crate::fees::DataFee>,
+    /// The account's code is a delegation.
+    pub(in super::super) delegated: bool,
 }
 
 impl ModelChain {
@@ -69,6 +72,8 @@ impl ModelChain {
             refuses_below_base: false,
             refuses_gaps: false,
             balance: None,
+            data_fee: None,
+            delegated: false,
         };
         chain.push_block(Vec::new(), now);
         chain
@@ -220,6 +225,11 @@ impl ModelChain {
             .collect()
     }
 
+    /// In the pool or in a block.
+    pub(in super::super) fn shows(&self, hash: &TxHash) -> bool {
+        self.pool.values().any(|pooled| pooled == hash) || !self.receipts(&[*hash]).is_empty()
+    }
+
     /// The chain as a node sees it that is `lag` blocks behind, though never behind a final block: such a node is not
     /// used.
     pub(in super::super) fn view(&self, lag: u64) -> ChainView {
@@ -244,9 +254,11 @@ impl ModelChain {
                 slow: Price::gwei(1),
                 normal: Price::gwei(2),
                 fast: Price::gwei(3),
+                data_fee: self.data_fee,
             },
             counts: [(LANE.signer, self.count_at(number))].into(),
             balances: self.balance.map(|balance| (LANE.signer, balance)).into_iter().collect(),
+            delegated: self.delegated.then_some(LANE.signer).into_iter().collect(),
         }
     }
 

@@ -9,11 +9,13 @@ mod command;
 mod explain;
 mod finish;
 mod funds;
+mod probe;
 mod properties;
 mod prove;
 mod reprice;
 mod sign;
 mod watch;
+mod window;
 
 use super::test_world::{Fault, World, payment_with_gas};
 use super::{Action, Draft, LaneEvent, Sent};
@@ -57,6 +59,7 @@ enum Kind {
     Send,
     Look,
     Prove,
+    Probe,
 }
 
 fn kind(action: &Action) -> Kind {
@@ -67,6 +70,7 @@ fn kind(action: &Action) -> Kind {
         Action::Send(_) => Kind::Send,
         Action::Look(_) => Kind::Look,
         Action::Prove(_) => Kind::Prove,
+        Action::Probe(_) => Kind::Probe,
     }
 }
 
