@@ -53,7 +53,7 @@ async fn ask_all<T: DeserializeOwned + Send>(
 
 /// Asked by the block's hash (EIP-1898), so that the answers belong to the block that was scanned; by its number
 /// where the endpoint does not take hashes.
-async fn ask<T: DeserializeOwned>(
+pub(super) async fn ask<T: DeserializeOwned>(
     endpoint: &Endpoint,
     method: &'static str,
     accounts: &[Account],

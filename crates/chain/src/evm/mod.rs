@@ -3,11 +3,13 @@
 //! Reading order, from the wire upwards:
 //!
 //! - `transport`, `rpc`: one packet out, one packet in; what can come back
-//! - `name`, `health`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, what it cannot do
+//! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
+//!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
 //! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 
+mod abilities;
 mod batch;
 mod classify;
 mod codec;
@@ -20,6 +22,7 @@ mod fees;
 mod heads;
 mod health;
 mod name;
+mod pace;
 mod pool;
 mod pooled;
 mod receipts;

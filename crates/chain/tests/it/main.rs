@@ -7,6 +7,7 @@ mod codec;
 mod failover;
 mod harness;
 mod heads;
+mod pacing;
 mod quirks;
 mod secrecy;
 mod sending;

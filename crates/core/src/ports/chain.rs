@@ -62,6 +62,9 @@ pub struct EndpointHealth {
     pub name: String,
     pub usable: bool,
     pub head: Option<u64>,
+    pub finalized: Option<u64>,
+    /// What it turned out not to do; done otherwise, or by another.
+    pub lacks: Vec<&'static str>,
     pub latency_ms: Option<u64>,
     /// The newest trouble, in words.
     pub trouble: Option<String>,
