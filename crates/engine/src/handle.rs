@@ -7,6 +7,8 @@ use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, Write, WriteError, Written,
 };
+use landfall_core::request::Finality;
+use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::Transaction;
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
@@ -45,7 +47,8 @@ impl Engine {
         supervisor::open_session(&shared).await?;
         shared.tasks.spawn(writer_task.run());
         for chain in shared.parts.chains.values() {
-            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), chain.settings.finality);
+            let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
+            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), finality, watched);
             shared.tasks.spawn(watcher.run());
         }
         shared.tasks.spawn(supervisor::renew_session(shared.clone()));
@@ -132,6 +135,13 @@ impl Handle {
     #[must_use]
     pub fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {
         self.shared.directory.view(chain)
+    }
+
+    /// When a transaction of this chain is done, unless its caller says otherwise.
+    #[must_use]
+    pub fn finality(&self, chain: ChainId) -> Finality {
+        let settings = self.shared.parts.chains.get(&chain).map(|chain| &chain.settings);
+        settings.map_or_else(|| LaneSettings::default().finality, |settings| settings.finality)
     }
 
     /// Stores a transaction. When this returns an admission, it is on disk.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind};
-use landfall_core::request::{AskedFees, Options, Payload, Speed};
+use landfall_core::request::{AskedFees, OnReorg, Options, Payload, Speed};
 use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
 use landfall_engine::{Submission, SubmitError};
 
@@ -54,6 +54,9 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     let mut options = Options { speed, ..Options::default() };
     if inner.rng.chance(50) {
         options.deadline = Some(Millis(now.0 + inner.rng.range(5_000, 120_000)));
+    }
+    if inner.rng.chance(100) {
+        options.on_reorg = OnReorg::Cancel;
     }
     if inner.rng.chance(100) {
         options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use landfall_core::journal::{JournalRow, replay};
+use landfall_core::journal::{Entry, JournalRow, replay};
 use landfall_core::ports::store::{Reads, TxQuery};
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
 use landfall_core::{JournalSeq, LaneId, TxId};
@@ -55,6 +55,9 @@ impl Checkers {
                     format!("{} has {} entries and {} attempts", tx.id, entries.len(), record.attempts.len());
                 self.world.violated(Rule::Bounded, text);
             }
+            if self.world.scenario.long_halt {
+                self.quiet_while_halted(&record.tx, &entries);
+            }
             let told = replay(entries.iter().map(|row| &row.entry));
             let status = &record.tx.status;
             let agrees = told.is_some_and(|told| {
@@ -72,13 +75,38 @@ impl Checkers {
         }
     }
 
+    /// In a world where nothing else goes wrong, a chain that stands still is left alone. What was under way when it
+    /// stopped may still be seen and answered.
+    fn quiet_while_halted(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let halts = self.world.lock().halts.clone();
+        let grace = self.world.scenario.resubmit * 2 + std::time::Duration::from_secs(5);
+        let halted = |row: &JournalRow| {
+            halts.iter().any(|(chain, from, until)| {
+                *chain == tx.lane.chain && row.at > from.after(grace) && row.at < *until
+            })
+        };
+        for row in entries.iter().filter(|row| halted(row)) {
+            let loud = match &row.entry {
+                Entry::Signed { attempt, .. } => *attempt > 0 && tx.status.ending.is_none(),
+                Entry::Mined { .. } | Entry::Confirmed { .. } | Entry::Expired { .. } => true,
+                Entry::EndingBegan { state, .. } => *state == TxState::Expired,
+                _ => false,
+            };
+            if loud {
+                self.world.violated(Rule::QuietWhileHalted, format!("{}: {:?}", tx.id, row.entry));
+            }
+        }
+    }
+
     /// What must hold when everything was well for long enough.
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
         let all = self.all().await;
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
-            self.ended(tx);
+            if !self.changed_its_mind(tx).await {
+                self.ended(tx);
+            }
             if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
                 && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
             {
@@ -131,7 +159,21 @@ impl Checkers {
 
     /// Unfinished transactions.
     pub(crate) async fn unfinished(&self) -> usize {
-        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal()).count()
+        // One that had ended and was taken back by the chain has no receipt until it has landed again.
+        let taken_back = |tx: &Transaction| tx.status.won.is_some() && tx.status.receipt.is_none();
+        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal() || taken_back(tx)).count()
+    }
+
+    /// The chain took back more than was final, and then decided otherwise: the journal says so.
+    async fn changed_its_mind(&self, tx: &Transaction) -> bool {
+        let rows = self.memory.journal(tx.id).await.unwrap_or_default();
+        rows.iter().any(|row| match &row.entry {
+            Entry::FinalLost { .. } => true,
+            Entry::LandedAgain { version, .. } => {
+                tx.status.won.as_ref().is_none_or(|won| won.version != *version)
+            }
+            _ => false,
+        })
     }
 
     pub(crate) async fn all(&self) -> Vec<Transaction> {

@@ -82,6 +82,7 @@ impl Nodes {
             max_in_flight: scenario.max_in_flight,
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
+            watch_depth: scenario.finality + scenario.deep,
             on_displaced: if scenario.fail_displaced { OnDisplaced::Fail } else { OnDisplaced::Requeue },
             planted: world.planted.and_then(crate::planted::Planted::in_lane),
             ..LaneSettings::default()

@@ -59,6 +59,8 @@ pub enum Rule {
     NoGaps,
     /// A lane that cannot know what the chain has holds, and says so.
     HoldsWhenUnsure,
+    /// While the chain stands still nothing is re-priced, confirmed or expired.
+    QuietWhileHalted,
 }
 
 impl Rule {
@@ -80,6 +82,7 @@ impl Rule {
             Self::Ends => "every accepted transaction ends",
             Self::NoGaps => "every slot that was handed out is used",
             Self::HoldsWhenUnsure => "a lane that cannot know what the chain has holds",
+            Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
         }
     }
 }
@@ -115,6 +118,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// When chains stood still, by the true clock.
+    pub(crate) halts: Vec<(ChainId, Millis, Millis)>,
     /// By the marker that each carries in its data.
     pub(crate) asked: BTreeMap<u64, Asked>,
 }
@@ -139,6 +144,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            halts: Vec::new(),
             asked: BTreeMap::new(),
         };
         Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
@@ -220,6 +226,11 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(until - now)).await;
         }
+    }
+
+    /// A chain stands still.
+    pub(crate) fn halted(&self, chain: ChainId, from: u64, until: u64) {
+        self.lock().halts.push((chain, Millis(EPOCH_MS + from), Millis(EPOCH_MS + until)));
     }
 
     /// A session was begun, prolonged or ended.

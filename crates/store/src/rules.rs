@@ -88,7 +88,8 @@ pub(crate) fn no_such_tx(lane: LaneId, id: TxId) -> String {
     format!("lane {lane} has no transaction {id}")
 }
 
-/// Why a change to a transaction that has ended is refused: an end is for ever.
+/// Why a change to a transaction that has ended is refused: an end is for ever. Only what the chain shows of it (its
+/// receipt) may change, when the chain takes a block back; its state and its slot stay.
 pub(crate) fn has_ended(id: TxId) -> String {
     format!("transaction {id} has ended and stays as it is")
 }

@@ -236,7 +236,8 @@ impl Lane {
         let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.hold().is_none());
         let Some(lowest) = open.or(waited_for) else { return Vec::new() };
         let free = |slot: &Slot| {
-            self.ended.is_none_or(|ended| *slot > ended)
+            self.row.history.is_none_or(|history| *slot > history)
+                && !self.kept.contains(*slot)
                 && !self.slots.contains_key(slot)
                 && !self.row.returned.contains(slot)
                 && !self.tentative.contains_key(slot)

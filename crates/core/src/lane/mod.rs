@@ -9,7 +9,8 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
-//! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] holds what callers and operators ask
+//! for on the way, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
@@ -21,6 +22,7 @@ mod command;
 mod explain;
 mod finish;
 mod funds;
+mod keep;
 mod planted;
 mod probe;
 mod prove;
@@ -39,7 +41,7 @@ use std::sync::Arc;
 use alloy_primitives::U256;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::{SendOutcome, SendReport};
+use crate::outcome::SendReport;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
@@ -180,8 +182,6 @@ struct SlotWork {
     probe_at: Option<Millis>,
     probing: bool,
     probes: u32,
-    /// The kinds of answers that the newest attempt has had: each is written once.
-    answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -254,8 +254,10 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
-    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
-    ended: Option<Slot>,
+    /// Slots that have ended and that the chain may still take back.
+    kept: keep::Kept,
+    /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
+    reopened: BTreeMap<TxId, Transaction>,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -269,6 +271,8 @@ pub struct Lane {
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
+    /// That the account has too little was written down.
+    funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
 }
 
@@ -302,7 +306,8 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
-            ended: None,
+            kept: keep::Kept::default(),
+            reopened: BTreeMap::new(),
             view: None,
             seen_count: None,
             moved_at: now,
@@ -313,6 +318,7 @@ impl Lane {
             next_serial: 0,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
+            funds_low: false,
             hold_noted: None,
         };
         for tx in record.bound {
@@ -322,9 +328,14 @@ impl Lane {
             slot_record.mined.clone_from(&tx.status.receipt);
             lane.bound.insert(tx.id, tx);
         }
+        lane.load_ended(record.ended);
         for attempt in record.attempts {
             lane.by_hash.insert(attempt.hash, attempt.slot);
-            lane.slots.entry(attempt.slot).or_default().attempts.push(attempt);
+            let attempts = match lane.kept.get_mut(attempt.slot) {
+                Some(kept) => &mut kept.attempts,
+                None => &mut lane.slots.entry(attempt.slot).or_default().attempts,
+            };
+            attempts.push(attempt);
         }
         lane
     }
@@ -353,6 +364,7 @@ impl Lane {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.slots.is_empty()
+            && self.kept.is_empty()
             && self.waiting.is_empty()
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
@@ -390,6 +402,7 @@ impl Lane {
         }
         self.settle(now);
         self.note_hold(now);
+        self.note_funds(now);
     }
 
     /// What must be committed before anything else is done. Hints alone wait for up to a second.

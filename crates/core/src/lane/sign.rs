@@ -223,7 +223,6 @@ impl Lane {
         };
         record.work.send_at = now;
         record.work.unclear_sends = 0;
-        record.work.answers.clear();
         record.work.probes = 0;
         record.work.probe_at = None;
         record.attempts.push(attempt.clone());

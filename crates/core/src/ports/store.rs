@@ -5,7 +5,8 @@
 //! - A group of writes is one database transaction where it can be; a write that is refused or poisoned fails alone.
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
-//! - A transaction that has ended never changes again; a write that would is refused whole.
+//! - A transaction that has ended stays so: neither its state nor its slot changes again, and a write that would is
+//!   refused whole. Its receipt may, when the chain takes it back and lands it again.
 //! - There is at most one live transaction per slot of a lane.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
@@ -51,6 +52,9 @@ pub struct LaneRow {
     /// The last count the chain showed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain_count: Option<Slot>,
+    /// The highest slot whose attempts are history. It and all below it are used up for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Slot>,
     /// Slots below the cursor that were given back without stored bytes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub returned: BTreeSet<Slot>,
@@ -207,6 +211,8 @@ pub struct LaneRecord {
     pub row: LaneRow,
     /// Transactions bound to a slot and not final.
     pub bound: Vec<Transaction>,
+    /// Transactions that have ended and whose attempts are not closed yet, by slot.
+    pub ended: Vec<Transaction>,
     /// Attempts of slots that are not closed, by slot and ordinal.
     pub attempts: Vec<Attempt>,
 }

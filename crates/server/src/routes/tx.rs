@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
+use landfall_core::confirmations;
 use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
@@ -109,6 +110,37 @@ fn taken(app: &App, body: Body) -> Answer<Bytes> {
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
     let record = find(&app, &id).await?;
     Ok(Json(shown(&app, &record).await))
+}
+
+/// The blocks on top of its own, or what came since the one the caller knows.
+pub(crate) async fn confirmations(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Answer<Json<Value>> {
+    if let Some(unknown) = query.keys().find(|name| *name != "after") {
+        let detail =
+            format!("{unknown} is not a parameter here; there is `after`, the last block hash you know");
+        return Err(Problem::at(Code::BadQuery, unknown.as_str(), detail));
+    }
+    let known = query.get("after").map(|text| text.parse::<alloy_primitives::B256>());
+    let known = known.transpose().map_err(|_| {
+        Problem::at(Code::BadQuery, "after", "after is the hash of a block: 0x and 64 hexadecimal digits")
+    })?;
+    let record = find(&app, &id).await?;
+    let tx = &record.tx;
+    let view = app.handle.view(tx.lane.chain);
+    let list = view.zip(tx.status.receipt.as_ref()).map(|(view, receipt)| {
+        let finality = tx.request.options.finality.unwrap_or(app.handle.finality(tx.lane.chain));
+        confirmations::list(&view, receipt, show::most_confirmations(finality))
+    });
+    let list = list.unwrap_or_default();
+    let told = confirmations::since(&list, known.as_ref());
+    Ok(Json(json!({
+        "newFork": told.new_fork,
+        "confirmations": list.len().saturating_sub(1),
+        "items": told.blocks.iter().map(show::block).collect::<Vec<_>>(),
+    })))
 }
 
 pub(crate) async fn by_request(
@@ -215,11 +247,13 @@ async fn find(app: &App, id: &str) -> Answer<TxRecord> {
 
 async fn shown(app: &App, record: &TxRecord) -> Value {
     let tx = &record.tx;
-    let stuck = if tx.status.state.is_terminal() {
+    let taken_back = tx.status.won.is_some() && tx.status.receipt.is_none();
+    let stuck = if tx.status.state.is_terminal() && !taken_back {
         None
     } else {
         let told = app.handle.explain(tx.lane, tx.id).await;
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
-    show::record(record, app.handle.view(tx.lane.chain).as_deref(), stuck)
+    let chain = tx.lane.chain;
+    show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck)
 }

@@ -31,14 +31,20 @@ fn attempts_of(lane: LaneId) -> RangeInclusive<AttemptKey> {
 pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
     let stored = space.lanes.get(&lane).cloned().unwrap_or_default();
     let bound = space.bound.range(slots_of(lane)).filter_map(|(_, id)| space.tx(*id)).cloned();
-    let attempts = space.open_attempts.range(attempts_of(lane)).filter_map(|key| attempt(space, key));
+    let attempts: Vec<Attempt> =
+        space.open_attempts.range(attempts_of(lane)).filter_map(|key| attempt(space, key)).collect();
+    let with_attempts: BTreeSet<TxId> = attempts.iter().filter_map(|attempt| attempt.tx).collect();
+    let ended = with_attempts.into_iter().filter_map(|id| space.tx(id));
+    let mut ended: Vec<_> = ended.filter(|tx| tx.status.state.is_terminal()).cloned().collect();
+    ended.sort_by_key(|tx| tx.status.slot);
     LaneRecord {
+        ended,
         lane,
         token: stored.token,
         version: stored.version,
         row: stored.row,
         bound: bound.collect(),
-        attempts: attempts.collect(),
+        attempts,
     }
 }
 

@@ -60,7 +60,12 @@ impl ModelStore {
         self.token = Token(self.token.0 + 1);
         let bound = self.txs.values().filter(|tx| tx.status.slot.is_some() && !tx.status.state.is_terminal());
         let open = self.attempts.values().filter(|attempt| !self.closed.contains(&attempt.slot));
+        let is_open = |tx: &&Transaction| {
+            tx.status.state.is_terminal()
+                && self.attempts.values().any(|a| a.tx == Some(tx.id) && !self.closed.contains(&a.slot))
+        };
         LaneRecord {
+            ended: self.txs.values().filter(is_open).cloned().collect(),
             lane: LANE,
             token: self.token,
             version: self.version,
@@ -166,8 +171,9 @@ impl ModelStore {
 
     fn update(&mut self, id: TxId, status: Status) {
         let tx = self.txs.get_mut(&id).expect("a known transaction");
+        let stays = tx.status.state == status.state && tx.status.slot == status.slot;
         assert!(
-            !tx.status.state.is_terminal(),
+            !tx.status.state.is_terminal() || stays,
             "{id} had ended as {:?} and becomes {:?}",
             tx.status.state,
             status.state

@@ -9,6 +9,7 @@ mod command;
 mod explain;
 mod finish;
 mod funds;
+mod keep;
 mod probe;
 mod properties;
 mod prove;
@@ -28,10 +29,11 @@ use crate::request::{Finality, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::{Price, Slot};
 
-/// Two blocks on top are final; four slots may be out.
+/// Two blocks on top are final, for the chain as well; four slots may be out.
 fn settings() -> LaneSettings {
     LaneSettings {
         finality: Finality::Blocks(2),
+        watch_depth: 2,
         max_in_flight: 4,
         max_fee: Price::gwei(50),
         ..LaneSettings::default()

@@ -206,7 +206,7 @@ fn a_final_slot_that_the_chain_takes_back_holds_the_lane_and_is_written_down() {
     );
     let hold = world.desk.lane.hold();
     assert_eq!(hold, Some(crate::lane::Hold::FinalReplaced { slot: crate::Slot(5) }));
-    assert!(hold.unwrap().sentence().contains("slot 5 back after it was final"));
+    assert!(hold.unwrap().sentence().contains("slot 5 back after it was settled"));
     let commit = world.desk.lane.take_commit(world.desk.now).unwrap();
     let held = |entry: &crate::journal::NewEntry| matches!(entry.entry, Entry::LaneHeld { .. });
     assert!(commit.journal.iter().any(held), "it is written down: {:?}", commit.journal);

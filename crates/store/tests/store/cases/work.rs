@@ -131,6 +131,7 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
     let store = world.store();
     let token = own(store, lane(1)).await;
     let row = LaneRow {
+        history: Some(Slot(2)),
         cursor: Some(Slot(41)),
         chain_count: Some(Slot(39)),
         returned: [Slot(40), Slot(3)].into(),
