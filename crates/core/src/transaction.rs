@@ -278,6 +278,16 @@ impl Transaction {
         replaced.unwrap_or(&self.request.payload)
     }
 
+    /// The slot after its own is kept free for it: some content of it delegates the sender's own code.
+    #[must_use]
+    pub fn takes_two_slots(&self) -> bool {
+        let later = self.status.later.iter().filter_map(|content| match content {
+            Content::Payload(payload) => Some(payload),
+            Content::NoOp => None,
+        });
+        std::iter::once(&self.request.payload).chain(later).any(Payload::authorizes_sender)
+    }
+
     /// What the newest content does on chain.
     #[must_use]
     pub fn call(&self) -> Call {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use landfall_core::attempt::Draft;
 use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
-use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::ports::store::{Command, CommandKind, Store};
 use landfall_core::view::Receipt;
@@ -135,18 +135,36 @@ async fn sign(shared: &Shared, chain: &dyn Chain, lane: LaneId, drafts: Vec<Draf
         return LaneEvent::Signed(drafts.into_iter().map(|draft| (draft, Err(missing()))).collect());
     };
     let codec = chain.codec();
-    let preimages = drafts.iter().map(|draft| codec.preimage(draft)).collect();
-    let signatures = signer.sign(preimages).await;
-    LaneEvent::Signed(
-        drafts
-            .into_iter()
-            .zip(signatures)
-            .map(|(draft, signature)| {
-                let sealed = signature.map(|signature| codec.seal(&draft, &signature));
-                (draft, sealed)
-            })
-            .collect(),
-    )
+    let whole = authorize(signer.as_ref(), codec, &drafts).await;
+    let preimages = whole.iter().flatten().map(|draft| codec.preimage(draft)).collect();
+    let mut signatures = signer.sign(preimages).await.into_iter();
+    let missing = || signer::Error::Unavailable("the signer gave no answer".to_owned());
+    let seal = |whole: Result<Draft, signer::Error>| {
+        let draft = whole?;
+        let signature = signatures.next().ok_or_else(missing)??;
+        Ok(codec.seal(&draft, &signature))
+    };
+    let sealed: Vec<_> = whole.into_iter().map(seal).collect();
+    LaneEvent::Signed(drafts.into_iter().zip(sealed).collect())
+}
+
+/// The drafts with the sender's own authorizations signed, where they have one.
+async fn authorize(
+    signer: &dyn signer::Signer,
+    codec: &dyn Codec,
+    drafts: &[Draft],
+) -> Vec<Result<Draft, signer::Error>> {
+    let mut whole = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let Some(preimage) = codec.authorization(draft) else {
+            whole.push(Ok(draft.clone()));
+            continue;
+        };
+        let missing = || signer::Error::Unavailable("the signer gave no answer".to_owned());
+        let signed = signer.sign(vec![preimage]).await.into_iter().next().ok_or_else(missing).flatten();
+        whole.push(signed.map(|signature| draft.authorized(signature.r, signature.s, signature.y_parity)));
+    }
+    whole
 }
 
 async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {

@@ -1,7 +1,8 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
-use landfall_core::ports::chain::EndpointHealth;
+use landfall_core::ports::chain::{Codec, EndpointHealth};
 use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::settings::TxLimits;
 use landfall_core::view::ChainView;
 use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
 
@@ -39,6 +40,19 @@ pub enum Refused {
     DeadlinePassed,
     #[error("without a recipient it creates a contract, and that needs data")]
     NothingToDo,
+    #[error("chain {chain} does not take this: {what}")]
+    NotTaken { chain: ChainId, what: String },
+    #[error("gas {gas} is above {limit}, the most that this chain takes in one transaction")]
+    GasAboveCap { gas: Gas, limit: Gas },
+    #[error("its data of {bytes} bytes makes it larger than the {limit} bytes that this chain takes")]
+    TooLarge { bytes: usize, limit: u64 },
+    #[error("authorization {position}: {why}")]
+    BadAuthorization { position: usize, why: String },
+    #[error(
+        "authorization {position} is by {authority}, which is a signer here: its own lane would lose a slot to it; let that \
+         account send its authorization itself"
+    )]
+    AuthorityManaged { position: usize, authority: Account },
     #[error("the request could not be written down: {0}")]
     Unwritable(String),
 }
@@ -57,6 +71,8 @@ pub(crate) fn admit(
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
     }
     check_gas(&payload, view)?;
+    check_limits(&payload, lane.chain, &chain.settings.limits)?;
+    check_authorizations(parts, chain.chain.codec(), lane, &payload)?;
     let ceiling = options.max_fee_per_gas.unwrap_or(chain.settings.max_fee);
     if ceiling > chain.settings.max_fee {
         return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: chain.settings.max_fee });
@@ -84,6 +100,82 @@ fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused>
         Some(limit) if gas > limit => Err(Refused::GasAboveBlockLimit { gas, limit }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// What the chain takes at all, by its type and size.
+fn check_limits(payload: &Payload, chain: ChainId, limits: &TxLimits) -> Result<(), Refused> {
+    let takes = |kind: u8| limits.types.contains(&kind);
+    let what = if !payload.authorization_list.is_empty() && !takes(4) {
+        Some("an authorization list (type 4)")
+    } else if !payload.access_list.is_empty() && !takes(1) {
+        Some("an access list")
+    } else {
+        match payload.fees {
+            AskedFees::Dynamic { .. } if !takes(2) => Some("maxFeePerGas (type 2); use gasPrice"),
+            AskedFees::Legacy { .. } if !takes(0) => Some("gasPrice (type 0); use maxFeePerGas"),
+            AskedFees::Dynamic { .. } | AskedFees::Legacy { .. } | AskedFees::Market => None,
+        }
+    };
+    if let Some(what) = what {
+        return Err(Refused::NotTaken { chain, what: what.to_owned() });
+    }
+    if let (Some(gas), Some(limit)) = (payload.gas, limits.gas)
+        && gas > limit
+    {
+        return Err(Refused::GasAboveCap { gas, limit });
+    }
+    // The envelope is more than nothing; what is just below the limit is for the node to say.
+    let bytes = payload.data.len();
+    match limits.bytes {
+        Some(limit) if bytes as u64 >= limit => Err(Refused::TooLarge { bytes, limit }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// An authorization by the sender is signed here, when its slot is known. One by another account that is a signer here
+/// would use up a slot of a lane that does not know of it.
+fn check_authorizations(
+    parts: &Parts,
+    codec: &dyn Codec,
+    lane: LaneId,
+    payload: &Payload,
+) -> Result<(), Refused> {
+    let bad = |position: usize, why: &str| Refused::BadAuthorization { position, why: why.to_owned() };
+    if !payload.authorization_list.is_empty() && payload.to.is_none() {
+        return Err(bad(
+            0,
+            "a transaction with authorizations cannot create a contract; give it a recipient",
+        ));
+    }
+    let mut own = 0;
+    for (position, item) in payload.authorization_list.iter().enumerate() {
+        if item.chain.is_some_and(|chain| chain != lane.chain) {
+            return Err(bad(position, "it is for another chain"));
+        }
+        if item.signed.is_none() {
+            own += 1;
+            if own > 1 {
+                return Err(bad(position, "the sender can authorize itself once"));
+            }
+            continue;
+        }
+        let Some(authority) = codec.authority(item) else {
+            return Err(bad(position, "its signature is not valid"));
+        };
+        if authority == lane.signer {
+            let why = "it is by the sender, whose nonce is not known before it is sent: leave out nonce, yParity, r and s, \
+                       and Landfall signs it";
+            return Err(bad(position, why));
+        }
+        let managed = parts
+            .signers
+            .keys()
+            .any(|known| known.signer == authority && item.chain.is_none_or(|chain| chain == known.chain));
+        if managed {
+            return Err(Refused::AuthorityManaged { position, authority });
+        }
+    }
+    Ok(())
 }
 
 /// What every EVM chain charges at least: the base cost and a create's. Data costs more, but chains differ there.

@@ -76,6 +76,7 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         gas: inner.rng.chance(300).then_some(Gas(60_000)),
         fees: AskedFees::Market,
         access_list: Vec::new(),
+        authorization_list: Vec::new(),
     };
     Submission { lane: LaneId { chain, signer }, request_id: RequestId::parse(&key).ok(), payload, options }
 }

@@ -11,4 +11,5 @@ mod pacing;
 mod quirks;
 mod secrecy;
 mod sending;
+mod setcode;
 mod taker;

@@ -8,7 +8,7 @@ use alloy_primitives::U256;
 
 use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
-use crate::attempt::{Call, Draft};
+use crate::attempt::{Attempt, Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
@@ -22,6 +22,12 @@ struct Candidate {
     gas: Gas,
     fees: Fees,
     cost: U256,
+    two_slots: bool,
+}
+
+/// This attempt, if it wins, uses up the slot after its own.
+pub(super) fn uses_two(tx: &Transaction, winner: &Attempt) -> bool {
+    !winner.no_op && tx.call_of(winner.version).authorizes_sender()
 }
 
 impl Lane {
@@ -31,9 +37,7 @@ impl Lane {
             return Vec::new();
         }
         let mut drafts = Vec::new();
-        let mut free = self.free_slots().into_iter();
-        for candidate in self.candidates(free.len()) {
-            let Some(slot) = free.next() else { break };
+        for (slot, candidate) in self.matched() {
             let serial = self.serial();
             if let Some(waiting) = self.waiting_mut(candidate.tx) {
                 waiting.prep = Prep::Signing { slot, serial };
@@ -62,14 +66,12 @@ impl Lane {
         if self.hold().is_some() {
             return;
         }
-        let free = self.free_slots();
-        let candidates = self.candidates(free.len());
-        for (slot, candidate) in free.into_iter().zip(candidates) {
+        for (slot, candidate) in self.matched() {
             let Some(Waiting { mut tx, .. }) = self.leave_waiting(candidate.tx) else { continue };
             tx.status.slot = Some(slot);
             self.changes.tx(&mut tx, now);
             self.changes.journal(Some(tx.id), now, Entry::SlotReserved { slot });
-            self.occupy(slot);
+            self.occupy(slot, tx.takes_two_slots());
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
             self.slots.insert(slot, record);
@@ -77,10 +79,58 @@ impl Lane {
         }
     }
 
-    /// The slot is in use from here on.
-    pub(super) fn occupy(&mut self, slot: Slot) {
+    /// Who gets which slot now.
+    fn matched(&self) -> Vec<(Slot, Candidate)> {
+        let free = self.free_slots();
+        let mut returned: Vec<Slot> =
+            free.iter().filter(|slot| self.row.returned.contains(slot)).rev().copied().collect();
+        let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
+        let mut matched = Vec::new();
+        for candidate in self.candidates(free.len()) {
+            let two = candidate.two_slots;
+            // One that uses up the slot after its own needs a new one, and nothing goes above it until it is in a block.
+            let slot = if two { new.next() } else { returned.pop().or_else(|| new.next()) };
+            let Some(slot) = slot else { break };
+            matched.push((slot, candidate));
+            if two {
+                break;
+            }
+        }
+        matched
+    }
+
+    /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
+    fn next_is_open(&self) -> bool {
+        let out = self.slots.values().any(|record| {
+            let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots());
+            let winner = record
+                .mined
+                .as_ref()
+                .and_then(|receipt| record.attempts.iter().find(|attempt| attempt.hash == receipt.hash));
+            tx.is_some_and(|tx| !winner.is_some_and(|winner| uses_two(tx, winner)))
+        });
+        let signing = self.tentative.values().filter_map(|tentative| tentative.tx);
+        let two = |id: TxId| {
+            self.waiting.values().any(|waiting| waiting.tx.id == id && waiting.tx.takes_two_slots())
+        };
+        out || signing.into_iter().any(two)
+    }
+
+    /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
+    pub(super) fn free_second_slot(&mut self, slot: Slot) {
+        let second = slot.next();
+        let used = self.chain_count().is_some_and(|count| count > second);
+        if !used && self.row.cursor.is_some_and(|cursor| second < cursor) {
+            self.row.returned.insert(second);
+            self.changes.row();
+        }
+    }
+
+    /// The slot is in use from here on, and the one after it too where the transaction takes two.
+    pub(super) fn occupy(&mut self, slot: Slot, two: bool) {
         if !self.row.returned.remove(&slot) {
-            self.row.cursor = Some(self.row.cursor.map_or(slot.next(), |cursor| cursor.max(slot.next())));
+            let end = if two { slot.next().next() } else { slot.next() };
+            self.row.cursor = Some(self.row.cursor.map_or(end, |cursor| cursor.max(end)));
         }
         self.changes.row();
     }
@@ -108,7 +158,7 @@ impl Lane {
         let mut free: Vec<Slot> =
             self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let end = count.0.saturating_add(self.window());
+        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(self.window()) };
         while next.0 < end {
             free.push(next);
             next = next.next();
@@ -146,7 +196,8 @@ impl Lane {
                 continue;
             }
             spent = spent.saturating_add(cost);
-            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees, cost });
+            let (call, version, two_slots) = (tx.call(), tx.version(), tx.takes_two_slots());
+            ready.push(Candidate { tx: tx.id, call, version, gas, fees, cost, two_slots });
         }
         ready
     }
@@ -216,7 +267,9 @@ impl Lane {
         let wanted = match self.hold() {
             None => {
                 let funds = self.funds_left();
-                coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting, funds))
+                let takes =
+                    |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, funds);
+                coming || self.waiting.values().any(takes)
             }
             Some(Hold::Paused) => false,
             Some(

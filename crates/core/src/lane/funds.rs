@@ -19,6 +19,7 @@ use crate::{Millis, TxId, Wei};
 pub(super) const NO_OP_BYTES: usize = 200;
 /// A storage key, or an address, in a signed transaction.
 const WORD_BYTES: usize = 33;
+const AUTHORIZATION_BYTES: usize = 130;
 
 /// The most that an attempt can cost; `data` is what its bytes cost on top, where the chain is a rollup.
 pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei, data: U256) -> U256 {
@@ -29,7 +30,8 @@ pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei, data: U256) -> U256 
 pub(super) fn unsigned_bytes(tx: &Transaction) -> usize {
     let payload = tx.payload();
     let words: usize = payload.access_list.iter().map(|item| 1 + item.storage_keys.len()).sum();
-    NO_OP_BYTES + payload.data.len() + words * WORD_BYTES
+    let authorizations = payload.authorization_list.len() * AUTHORIZATION_BYTES;
+    NO_OP_BYTES + payload.data.len() + words * WORD_BYTES + authorizations
 }
 
 impl Lane {

@@ -4,6 +4,7 @@
 //! by hash, soon at first and then less and less often, all in one question. What nobody shows is sent again at once,
 //! long before the resubmit interval ends. That is all that absence means: a node may not show what it has.
 
+use super::keep::current;
 use super::{Action, Lane, Plan, SlotWork, back_off};
 use crate::{Millis, Slot, TxHash};
 
@@ -33,8 +34,9 @@ impl Lane {
         let open = self.slots.range_mut(count..).filter(|(_, record)| record.mined.is_none());
         let mut due = Vec::new();
         for (slot, record) in open.take(LOWEST) {
+            let sent = current(&self.reopened, record).map(|attempt| attempt.hash);
             let work = &mut record.work;
-            let (Some(at), Some(newest)) = (work.probe_at, record.attempts.last()) else { continue };
+            let (Some(at), Some(hash)) = (work.probe_at, sent) else { continue };
             if work.probing || work.sending {
                 continue;
             }
@@ -43,7 +45,7 @@ impl Lane {
                 continue;
             }
             work.probing = true;
-            due.push((*slot, newest.hash));
+            due.push((*slot, hash));
         }
         if !due.is_empty() {
             plan.actions.push(Action::Probe(due));
@@ -54,9 +56,10 @@ impl Lane {
         let resubmit = self.settings.resubmit_after;
         for Pooled { slot, hash, shown } in answers {
             let Some(record) = self.slots.get_mut(&slot) else { continue };
+            let is_current = current(&self.reopened, record).is_some_and(|attempt| attempt.hash == hash);
             let work = &mut record.work;
             work.probing = false;
-            if record.attempts.last().is_none_or(|newest| newest.hash != hash) {
+            if !is_current {
                 // Newer bytes have a probe of their own.
                 continue;
             }

@@ -181,14 +181,16 @@ impl Lane {
                 continue;
             }
             let Some((draft, sealed)) = self.tentative.remove(&slot).and_then(|t| t.signed) else { continue };
+            let mut two = false;
             if let Some(id) = draft.tx {
                 let Some(mut waiting) = self.leave_waiting(id) else { continue };
+                two = waiting.tx.takes_two_slots();
                 waiting.tx.status.slot = Some(slot);
                 self.bound.insert(id, waiting.tx);
             } else {
                 self.fill_tries = 0;
             }
-            self.occupy(slot);
+            self.occupy(slot, two);
             self.slots.insert(slot, SlotRecord { tx: draft.tx, ..SlotRecord::default() });
             self.store_attempt(draft, sealed, now);
         }

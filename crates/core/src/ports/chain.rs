@@ -9,6 +9,7 @@ use super::signer::{Preimage, Signature};
 use crate::attempt::{Call, Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendReport;
+use crate::request::Authorization;
 use crate::view::{Block, BlockRef, Receipt};
 use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
@@ -76,6 +77,14 @@ pub trait Codec: Send + Sync {
     fn preimage(&self, draft: &Draft) -> Preimage;
     /// The bytes to send, once signed.
     fn seal(&self, draft: &Draft, signature: &Signature) -> Sealed;
+    /// What the key must sign first, if the draft delegates the sender's own code (EIP-7702).
+    fn authorization(&self, _draft: &Draft) -> Option<Preimage> {
+        None
+    }
+    /// Whose word a signed authorization is; none if that cannot be told.
+    fn authority(&self, _authorization: &Authorization) -> Option<Account> {
+        None
+    }
 }
 
 /// One chain behind one or more endpoints.

@@ -1,5 +1,6 @@
 //! Reading what callers send: strict, field by field, with a code and a sentence for everything that is off.
 
+mod authorizations;
 mod fields;
 mod strict;
 mod submission;

@@ -21,6 +21,15 @@ pub(in super::super) struct Mined {
     pub(in super::super) success: bool,
 }
 
+impl Mined {
+    /// How many it uses up: an authorization by the sender itself is one more.
+    fn slots(&self) -> u64 {
+        let own =
+            |draft: &Draft| draft.call.authorization_list.iter().filter(|item| item.signed.is_none()).count();
+        1 + self.draft.as_ref().map_or(0, own) as u64
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(in super::super) struct ModelBlock {
     pub(in super::super) at: BlockRef,
@@ -114,7 +123,7 @@ impl ModelChain {
 
     pub(in super::super) fn count_at(&self, number: u64) -> Slot {
         let upto = self.blocks.iter().take(number as usize + 1);
-        Slot(self.first.0 + upto.map(|block| block.txs.len() as u64).sum::<u64>())
+        Slot(self.first.0 + upto.flat_map(|block| &block.txs).map(Mined::slots).sum::<u64>())
     }
 
     pub(in super::super) fn count(&self) -> Slot {
@@ -130,9 +139,10 @@ impl ModelChain {
             && self.signed[&hash].fees.cap() >= self.base_fee
         {
             let draft = self.signed[&hash].clone();
-            txs.push(Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) });
+            let mined = Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) };
             self.pool.remove(&slot);
-            slot = slot.next();
+            slot = Slot(slot.0 + mined.slots());
+            txs.push(mined);
         }
         self.push_block(txs, now);
     }

@@ -6,6 +6,7 @@ mod allocate;
 mod broadcast;
 mod check;
 mod command;
+mod delegate;
 mod explain;
 mod finish;
 mod funds;
