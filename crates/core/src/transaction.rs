@@ -160,6 +160,7 @@ impl Ending {
 /// What a content version does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a transaction has few contents, and most are payloads")]
 pub enum Content {
     Payload(Payload),
     NoOp,

@@ -44,6 +44,6 @@ async fn ask(endpoint: &Endpoint, hashes: &[TxHash]) -> Result<Vec<bool>, Failur
         .ask_all(&asks)
         .await
         .into_iter()
-        .map(|answer| Ok(read::<serde_json::Value>("eth_getTransactionByHash", &*answer?)?.is_some()))
+        .map(|answer| Ok(read::<serde_json::Value>("eth_getTransactionByHash", &answer?)?.is_some()))
         .collect()
 }
