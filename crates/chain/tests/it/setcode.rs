@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Address, U256, address};
 use landfall_core::attempt::{Call, Draft, Sealed};
-use landfall_core::ports::chain::{BlockAt, Chain, Codec};
+use landfall_core::ports::chain::{BlockAt, Chain};
 use landfall_core::ports::signer::Signer;
 use landfall_core::request::{Authorization, SignedAuthorization};
 use landfall_core::{Account, Slot};
