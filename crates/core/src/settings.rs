@@ -43,6 +43,8 @@ pub struct LaneSettings {
     pub replacement_percent: u32,
     /// The ceiling of the price per gas of any attempt.
     pub max_fee: Price,
+    /// The most that the fees of a lane may come to in a day.
+    pub max_spend_per_day: Option<Wei>,
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
     /// Where the chain has no `finalized` block: this many blocks after its end a transaction's slot is still watched,
@@ -96,6 +98,7 @@ impl Default for LaneSettings {
             bump_percent: 20,
             replacement_percent: 10,
             max_fee: Price::gwei(500),
+            max_spend_per_day: None,
             gas_headroom_percent: 20,
             watch_depth: 64,
             max_attempts: 32,

@@ -5,7 +5,7 @@ use landfall_core::confirmations;
 use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::store::{LaneSummary, TxRecord};
+use landfall_core::ports::store::{Kept, LaneSummary, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Options, Payload};
 use landfall_core::transaction::{Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
@@ -33,6 +33,34 @@ pub(crate) fn accepted(tx: &Transaction) -> Value {
         "state": tx.status.state,
         "nonce": tx.status.slot,
         "hash": tx.status.hash,
+    }))
+}
+
+/// The short answer to a submission whose history was removed.
+pub(crate) fn accepted_before(kept: &Kept) -> Value {
+    without_nulls(json!({
+        "txId": kept.id,
+        "state": kept.state,
+        "nonce": kept.slot,
+        "hash": kept.hash,
+        "removed": true,
+    }))
+}
+
+/// What stayed of a transaction whose history was removed.
+pub(crate) fn kept(kept: &Kept) -> Value {
+    without_nulls(json!({
+        "txId": kept.id,
+        "chainId": kept.lane.chain,
+        "signer": kept.lane.signer.to_string(),
+        "requestId": kept.request_id,
+        "state": kept.state,
+        "nonce": kept.slot,
+        "hash": kept.hash,
+        "reason": kept.reason,
+        "acceptedAt": time(kept.accepted_at),
+        "updatedAt": time(kept.ended_at),
+        "removed": true,
     }))
 }
 

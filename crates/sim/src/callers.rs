@@ -62,13 +62,6 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));
     }
     let key = format!("request-{marker}");
-    let asked = Asked {
-        key: key.clone(),
-        tx: None,
-        may_end_otherwise: options.deadline.is_some(),
-        max_fee: options.max_fee_per_gas.map(|price| price.0),
-    };
-    inner.asked.insert(marker, asked);
     let payload = Payload {
         to: Some(signer),
         value: Wei(U256::from(1)),
@@ -78,7 +71,28 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         access_list: Vec::new(),
         authorization_list: Vec::new(),
     };
-    Submission { lane: LaneId { chain, signer }, request_id: RequestId::parse(&key).ok(), payload, options }
+    let may_end_otherwise = options.deadline.is_some();
+    let max_fee = options.max_fee_per_gas.map(|price| price.0);
+    let submission = Submission {
+        lane: LaneId { chain, signer },
+        request_id: RequestId::parse(&key).ok(),
+        payload,
+        options,
+    };
+    let asked = Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee };
+    inner.asked.insert(marker, asked);
+    submission
+}
+
+/// Every request is made again, long after it was answered.
+pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
+    let asked = world.lock().asked.clone();
+    for (marker, asked) in asked.into_iter().filter(|(_, asked)| asked.tx.is_some()) {
+        if until_accepted(world, nodes, marker, &asked.submission).await.is_none() {
+            let text = format!("{} was accepted once and is refused now", asked.key);
+            world.violated(Rule::OneKeyOneTransaction, text);
+        }
+    }
 }
 
 /// Asks one node after another until one says yes.
@@ -102,6 +116,7 @@ async fn until_accepted(
         };
         match tokio::time::timeout(patience, handle.submit(submission.clone())).await {
             Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => return told(world, marker, tx.id),
+            Ok(Ok(Admission::Removed(kept))) => return told(world, marker, kept.id),
             Ok(Ok(Admission::Conflict(tx))) => {
                 world.violated(
                     Rule::OneKeyOneTransaction,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_core::journal::{Entry, JournalRow, replay};
-use landfall_core::ports::store::{Reads, TxQuery};
+use landfall_core::ports::store::{Kept, Reads, TxQuery};
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
 use landfall_core::{JournalSeq, LaneId, TxId};
 use landfall_store::Memory;
@@ -115,11 +115,15 @@ impl Checkers {
             }
         }
         let known: BTreeMap<TxId, ()> = all.iter().map(|tx| (tx.id, ())).collect();
-        let asked: Vec<_> = self.world.lock().asked.values().cloned().collect();
-        for asked in asked {
-            if asked.tx.is_some_and(|tx| !known.contains_key(&tx)) {
-                self.world
-                    .violated(Rule::AcceptedIsKept, format!("{} was accepted and is not there", asked.key));
+        let landed = self.landed();
+        let asked = self.world.lock().asked.clone();
+        for (marker, asked) in asked {
+            let Some(tx) = asked.tx.filter(|tx| !known.contains_key(tx)) else { continue };
+            match self.memory.kept(tx).await.ok().flatten() {
+                Some(kept) => self.kept_is_true(&kept, landed.get(&marker).copied().unwrap_or(0)),
+                None => self
+                    .world
+                    .violated(Rule::AcceptedIsKept, format!("{} was accepted and is not there", asked.key)),
             }
         }
         for summary in self.memory.lanes().await.unwrap_or_default() {
@@ -229,6 +233,20 @@ impl Checkers {
         if let Some(before) = before.filter(|before| *before != tx.status.state) {
             let text = format!("{} was {} and is {}", tx.id, before.name(), tx.status.state.name());
             self.world.violated(Rule::FinalStays, text);
+        }
+    }
+
+    /// What stayed of a transaction says how it ended, and the chain shows the same.
+    fn kept_is_true(&self, kept: &Kept, landed: u64) {
+        let before = self.finals.lock().unwrap_or_else(PoisonError::into_inner).get(&kept.id).copied();
+        if before.is_some_and(|before| before != kept.state) {
+            self.world
+                .violated(Rule::FinalStays, format!("{} was {before:?}, what stayed says {kept:?}", kept.id));
+        }
+        if (kept.state == TxState::Confirmed) != (landed == 1) {
+            let text =
+                format!("{} stayed as {}, and the chain has it {landed} times", kept.id, kept.state.name());
+            self.world.violated(Rule::FinalIsTrue, text);
         }
     }
 

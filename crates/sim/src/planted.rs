@@ -57,6 +57,8 @@ planted! {
     NoBlockHash = "confirmed without block hash", found by [FinalIsTrue];
     /// A re-price takes a new slot.
     BumpTakesNewSlot = "bump that takes a new slot", found by [LandsOnce];
+    /// Removing the history of a transaction frees its key.
+    RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, LandsOnce];
     /// A slot is forgotten when its transaction ends.
     ForgottenAtFinality = "slot forgotten when its transaction ends", found by [FinalIsTrue, Ends, NoGaps];
     /// A cancel is done when it was asked for.
@@ -82,7 +84,8 @@ impl Planted {
             | Self::LeaseByLocalClock
             | Self::AlreadyKnownIsFailure
             | Self::NewestHashOnly
-            | Self::LostWakeUp => None,
+            | Self::LostWakeUp
+            | Self::RemovalForgetsKey => None,
         }
     }
 }

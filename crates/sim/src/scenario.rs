@@ -107,6 +107,8 @@ pub struct Scenario {
     pub remote_signers: bool,
     /// A transaction whose slot was taken fails, instead of being queued again.
     pub fail_displaced: bool,
+    /// How long the history of what has ended is kept; for ever where it is none.
+    pub keep: Option<Duration>,
     /// How many blocks deeper than finality the chain may take back.
     pub deep: u64,
     /// The chain says itself what it will not take back.
@@ -135,7 +137,7 @@ impl Scenario {
                 rates.insert(*fault, strength);
             }
         }
-        Self {
+        let mut scenario = Self {
             seed,
             nodes: usize::try_from(nodes).unwrap_or(1),
             chains: if rng.chance(250) { 2 } else { 1 },
@@ -150,12 +152,18 @@ impl Scenario {
             trouble: Duration::from_secs(rng.range(30, 180)),
             remote_signers: rng.chance(300),
             fail_displaced: rng.chance(250),
+            keep: None,
             deep: rng.range(2, 12),
             tagged: rng.chance(700),
             long_halt: false,
             rates,
         }
-        .made_possible()
+        .made_possible();
+        let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
+        // A store that is brought back, and a chain that starts over, are judged by the history.
+        let judged = [Fault::RestoredStore, Fault::ChainRestart];
+        scenario.keep = keep.filter(|_| judged.iter().all(|fault| scenario.rate(*fault) == 0));
+        scenario
     }
 
     /// A world in which nothing goes wrong but that the chain stands still for half an hour.
@@ -185,7 +193,7 @@ impl Scenario {
             self.rates.iter().map(|(fault, rate)| format!("{}={rate}", fault.word())).collect();
         format!(
             "seed {}: {} nodes, {} chains with {} endpoints, {} signers ({}), {} callers × {} requests, window {}, \
-             finality {}, a block every {} ms, resubmit after {:?}, {:?} of trouble: {}",
+             finality {}, a block every {} ms, resubmit after {:?}, history kept {}, {:?} of trouble: {}",
             self.seed,
             self.nodes,
             self.chains,
@@ -198,6 +206,7 @@ impl Scenario {
             self.finality,
             self.block_ms,
             self.resubmit,
+            self.keep.map_or_else(|| "for ever".to_owned(), |keep| format!("{keep:?}")),
             self.trouble,
             faults.join(" ")
         )

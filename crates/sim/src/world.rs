@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::{ChainId, Millis, SessionId, TxHash, TxId};
+use landfall_engine::Submission;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -100,6 +101,7 @@ pub(crate) struct Gate {
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) key: String,
+    pub(crate) submission: Submission,
     pub(crate) tx: Option<TxId>,
     /// It asked for it to be cancelled, or gave it a deadline.
     pub(crate) may_end_otherwise: bool,

@@ -141,7 +141,7 @@ impl Lane {
                     "it needs up to {needs} wei, and the account has {left} left beside what is out; it waits for funds, \
                      others may go first"
                 ),
-                None => self.explain_ready(tx),
+                None => self.waits_for_budget(waiting).unwrap_or_else(|| self.explain_ready(tx)),
             },
         }
     }
@@ -213,6 +213,9 @@ impl Lane {
         }
         if record.work.at_ceiling == Some(tx.version()) {
             said.push_str("its price is at the ceiling; ");
+        }
+        if record.work.beyond_budget {
+            said.push_str("a dearer attempt would go beyond what this lane may spend today; ");
         }
         match newest.hints.last() {
             Some(report) if report.outcome.is_taken() => said.push_str("the pool has it"),

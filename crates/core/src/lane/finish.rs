@@ -36,6 +36,7 @@ impl Lane {
             })
             .collect();
         for (slot, receipt) in done {
+            self.spend(&receipt);
             let id = self.slots.get(&slot).and_then(|record| record.tx);
             if id.is_some_and(|id| self.bound.contains_key(&id)) {
                 self.finish(slot, &receipt, now);

@@ -16,6 +16,7 @@
 mod admit;
 mod allocate;
 mod broadcast;
+mod budget;
 mod changes;
 mod check;
 mod command;
@@ -167,6 +168,8 @@ struct SlotRecord {
 /// What is going on for a slot: not stored, and gone after a crash.
 #[derive(Debug, Clone, Default)]
 struct SlotWork {
+    /// What the first attempt is numbered, where the slot had a life before.
+    first_ordinal: u32,
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
@@ -195,6 +198,8 @@ struct SlotWork {
     reprice_now: bool,
     /// How often that happened: the first time it is re-priced at once, then less and less often.
     cheap_refusals: u32,
+    /// A dearer attempt is not made, since today's budget is spent.
+    beyond_budget: bool,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
 }
@@ -233,8 +238,9 @@ struct Tentative {
     serial: u64,
     tx: Option<TxId>,
     signed: Option<(Draft, Sealed)>,
-    /// The most that it can cost.
+    /// The most that it can cost, and the fee of it.
     cost: U256,
+    fee: U256,
 }
 
 /// One account on one chain, owned under a token.
@@ -274,6 +280,8 @@ pub struct Lane {
     /// That the account has too little was written down.
     funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
+    /// Days since 1970.
+    day: u64,
 }
 
 /// Whether the store is being asked for more.
@@ -320,7 +328,9 @@ impl Lane {
             changes: changes::Changes::default(),
             funds_low: false,
             hold_noted: None,
+            day: 0,
         };
+        lane.tell_day(now);
         for tx in record.bound {
             let Some(slot) = tx.status.slot else { continue };
             let slot_record = lane.slots.entry(slot).or_default();
@@ -376,6 +386,7 @@ impl Lane {
 
     /// Takes what happened. Nothing outside may be done about it before the commit it leads to.
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
+        self.tell_day(now);
         for event in events {
             match event {
                 LaneEvent::Work => self.load.news = true,
@@ -418,6 +429,7 @@ impl Lane {
     /// What to do next. Everything it asks for is marked as under way.
     pub fn plan(&mut self, now: Millis) -> Plan {
         let mut plan = Plan::default();
+        self.tell_day(now);
         self.plan_load(&mut plan, now);
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);

@@ -5,6 +5,7 @@
 //! content (a cancel's no-op). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
 //! at the most attempts a content may have; from there on the same bytes go on being sent.
 
+use super::budget::draft_fee;
 use super::keep::current;
 use super::{Lane, Plan, SlotRecord};
 use crate::attempt::{Call, Draft};
@@ -136,8 +137,15 @@ impl Lane {
                 return None;
             }
         };
+        let draft = Draft { serial: 0, lane: self.id, slot, tx, version, no_op, call, gas, fees };
+        let beyond = !no_op && self.beyond_budget(self.slots.get(&slot)?, draft_fee(&draft));
         let serial = self.serial();
-        self.slots.get_mut(&slot)?.work.signing = Some(serial);
-        Some(Draft { serial, lane: self.id, slot, tx, version, no_op, call, gas, fees })
+        let work = &mut self.slots.get_mut(&slot)?.work;
+        work.beyond_budget = beyond;
+        if beyond {
+            return None;
+        }
+        work.signing = Some(serial);
+        Some(Draft { serial, ..draft })
     }
 }

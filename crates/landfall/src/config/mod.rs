@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_chain::spec::{Finality, Spec};
 use landfall_core::settings::{LaneSettings, TxLimits};
@@ -35,6 +36,9 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) header_timeout_s: u64,
+    pub(crate) body_timeout_s: u64,
 }
 
 impl Default for Server {
@@ -44,6 +48,9 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
             max_body_bytes: limits.body,
             max_batch: limits.batch,
+            max_connections: limits.connections,
+            header_timeout_s: limits.header_time.as_secs(),
+            body_timeout_s: limits.body_time.as_secs(),
         }
     }
 }
@@ -53,11 +60,16 @@ impl Default for Server {
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) namespace: String,
+    pub(crate) keep_finished_days: f64,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: "sqlite://landfall.db".to_owned(), namespace: "default".to_owned() }
+        Self {
+            url: "sqlite://landfall.db".to_owned(),
+            namespace: "default".to_owned(),
+            keep_finished_days: 90.0,
+        }
     }
 }
 
@@ -100,6 +112,8 @@ pub(crate) struct Chain {
     pub(crate) bump_percent: u32,
     #[serde(default = "default::max_fee_gwei")]
     pub(crate) max_fee_gwei: u64,
+    #[serde(default)]
+    pub(crate) max_spend_per_day_eth: f64,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
     #[serde(default = "default::requests_per_s", deserialize_with = "one_or_more_numbers")]
@@ -229,10 +243,26 @@ impl Config {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
         }
+        let days = self.store.keep_finished_days;
+        if !(0.0..=36_500.0).contains(&days) {
+            bail!("store.keep_finished_days is {days}; it may be 0, for ever, or up to 36500");
+        }
+        let server = &self.server;
+        if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
+            bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
+        }
         if self.lease.renew_s * 2 >= self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
             bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// None: for ever.
+    pub(crate) fn keep_finished(&self) -> Option<Duration> {
+        let seconds = self.keep_finished_days * 86_400.0;
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 }
 
@@ -245,6 +275,7 @@ impl Chain {
             resubmit_after_s: default::resubmit_after_s(),
             bump_percent: default::bump_percent(),
             max_fee_gwei: default::max_fee_gwei(),
+            max_spend_per_day_eth: 0.0,
             request_timeout_ms: default::request_timeout_ms(),
             requests_per_s: default::requests_per_s(),
             spec: Spec::of(ChainId(id))?,
@@ -261,6 +292,9 @@ impl Chain {
         if spec.replacement_percent == 0 || self.bump_percent < spec.replacement_percent {
             let rule = spec.replacement_percent.max(1);
             bail!("chain {id}: bump_percent must be at least {rule}, which nodes ask of a replacement");
+        }
+        if !(0.0..=1e9).contains(&self.max_spend_per_day_eth) {
+            bail!("chain {id}: max_spend_per_day_eth must be 0 (no budget) or a positive amount");
         }
         if self.resubmit_after_s == 0 || spec.poll_ms == 0 || self.request_timeout_ms == 0 {
             bail!("chain {id}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0");
@@ -291,6 +325,7 @@ impl Chain {
             bump_percent: self.bump_percent,
             replacement_percent: spec.replacement_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
+            max_spend_per_day: self.max_spend_per_day(),
             gas_headroom_percent: spec.gas_headroom_percent,
             on_displaced: match spec.finality {
                 Finality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
@@ -303,6 +338,12 @@ impl Chain {
             },
             ..LaneSettings::default()
         }
+    }
+
+    /// Counted in gwei, which is exact enough for a budget; none where it is 0.
+    fn max_spend_per_day(&self) -> Option<landfall_core::Wei> {
+        let gwei = (self.max_spend_per_day_eth * 1e9).round() as u128;
+        (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
     }
 
     pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {

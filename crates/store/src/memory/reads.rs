@@ -104,13 +104,13 @@ pub(super) fn txs(space: &Space, query: &TxQuery) -> Vec<Transaction> {
 }
 
 pub(super) fn journal(space: &Space, tx: TxId) -> Vec<JournalRow> {
-    let indices = space.journal_of.get(&tx).into_iter().flatten();
-    indices.filter_map(|index| space.journal.get(*index)).cloned().collect()
+    let numbers = space.journal_of.get(&tx).into_iter().flatten();
+    numbers.filter_map(|number| space.journal.get(number)).cloned().collect()
 }
 
 pub(super) fn journal_after(space: &Space, after: JournalSeq, limit: u32) -> Vec<JournalRow> {
-    let first = usize::try_from(after.0.max(0)).unwrap_or(usize::MAX);
-    space.journal.iter().skip(first).take(size(limit)).cloned().collect()
+    let first = JournalSeq(after.0.saturating_add(1));
+    space.journal.range(first..).map(|(_, row)| row).take(size(limit)).cloned().collect()
 }
 
 pub(super) fn lanes(space: &Space, now: Millis) -> Vec<LaneSummary> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use landfall_core::attempt::SendHints;
 use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
-    CommandKind, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
+    CommandKind, Forget, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
 };
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, JournalSeq, LaneVersion, Millis, Slot, Token};
@@ -33,6 +33,8 @@ enum Draft {
     Admit(u64, u64, usize, Option<u8>),
     Turn(Turn),
     Command(u64, usize),
+    /// Before, after, limit.
+    Forget(u64, i64, u32),
 }
 
 /// A commit in small numbers; token and version are the lane's, now and then one off.
@@ -97,6 +99,8 @@ fn draft() -> impl Strategy<Value = Draft> {
         4 => admit_strategy(),
         6 => lane_number().prop_flat_map(turn_strategy).prop_map(Draft::Turn),
         1 => (0..3u64, lane_number()).prop_map(|(id, lane)| Draft::Command(id, lane)),
+        1 => (prop_oneof![Just(5_000u64), 1_000..1_010u64], 0..4i64, 1..6u32)
+            .prop_map(|(before, after, limit)| Draft::Forget(before, after, limit)),
     ]
 }
 
@@ -152,6 +156,11 @@ async fn write_of(store: &dyn Store, draft: &Draft) -> Write {
         Draft::Command(id, lane) => {
             Write::Command(Box::new(command(lane_of(*lane), *id, CommandKind::Pause)))
         }
+        Draft::Forget(before, after, limit) => Write::Forget(Forget {
+            before: Millis(*before),
+            after: landfall_core::QueueOrder(*after),
+            limit: *limit,
+        }),
     }
 }
 
@@ -204,6 +213,7 @@ async fn look(store: &dyn Store) -> String {
     for n in 0..9 {
         add(&store.tx(tx_id(n)).await.unwrap());
         add(&store.journal(tx_id(n)).await.unwrap());
+        add(&store.kept(tx_id(n)).await.unwrap());
     }
     for query in queries() {
         add(&store.txs(&query).await.unwrap());

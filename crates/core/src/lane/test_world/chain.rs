@@ -178,6 +178,12 @@ impl ModelChain {
         }
     }
 
+    /// As [`Self::reorg`], and what was final is no obstacle.
+    pub(in super::super) fn reorg_past_finality(&mut self, depth: u64, refill: u64, now: Millis) {
+        self.settled = self.head().at.number.saturating_sub(depth);
+        self.reorg(depth, false, refill, now);
+    }
+
     pub(in super::super) fn evict(&mut self, nth: usize) {
         if let Some(slot) = self.pool.keys().nth(nth % self.pool.len().max(1)).copied() {
             self.pool.remove(&slot);

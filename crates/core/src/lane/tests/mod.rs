@@ -4,6 +4,7 @@
 mod admit;
 mod allocate;
 mod broadcast;
+mod budget;
 mod check;
 mod command;
 mod delegate;

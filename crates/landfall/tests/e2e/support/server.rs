@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) request_timeout_ms: u64,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
+    /// Lines for the `[store]` part.
+    pub(crate) store: &'static str,
 }
 
 impl Default for Settings {
@@ -38,6 +40,7 @@ impl Default for Settings {
             resubmit_after_s: 2,
             request_timeout_ms: 2_000,
             server: "",
+            store: "",
         }
     }
 }
@@ -46,10 +49,15 @@ impl Settings {
     /// The configuration file.
     pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
         let mut text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"sqlite://landfall.db\"\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"sqlite://landfall.db\"\n{}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n",
-            self.server, self.finality, self.max_in_flight, self.resubmit_after_s, self.request_timeout_ms
+            self.server,
+            self.store,
+            self.finality,
+            self.max_in_flight,
+            self.resubmit_after_s,
+            self.request_timeout_ms
         );
         for n in 0..self.signers {
             let address = account(n).address;
