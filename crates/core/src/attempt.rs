@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fees::Fees;
 use crate::outcome::SendReport;
-use crate::request::{AccessItem, Payload};
+use crate::request::{AccessItem, Authorization, Payload, SignedAuthorization};
 use crate::{Account, ContentVersion, Gas, LaneId, Millis, Slot, TxHash, TxId, Wei};
 
 /// What is to be done, without price and slot.
@@ -16,6 +16,7 @@ pub struct Call {
     pub value: Wei,
     pub data: Bytes,
     pub access_list: Vec<AccessItem>,
+    pub authorization_list: Vec<Authorization>,
 }
 
 impl Call {
@@ -28,13 +29,27 @@ impl Call {
             value: payload.value,
             data: payload.data.clone(),
             access_list: payload.access_list.clone(),
+            authorization_list: payload.authorization_list.clone(),
         }
+    }
+
+    /// The sender delegates its own code with it, which uses up the slot after the transaction's as well.
+    #[must_use]
+    pub fn authorizes_sender(&self) -> bool {
+        self.authorization_list.iter().any(|item| item.signed.is_none())
     }
 
     /// Nothing, to oneself: it uses up a slot (E9).
     #[must_use]
     pub fn no_op(from: Account) -> Self {
-        Self { from, to: Some(from), value: Wei(U256::ZERO), data: Bytes::new(), access_list: Vec::new() }
+        Self {
+            from,
+            to: Some(from),
+            value: Wei(U256::ZERO),
+            data: Bytes::new(),
+            access_list: Vec::new(),
+            authorization_list: Vec::new(),
+        }
     }
 }
 
@@ -52,6 +67,18 @@ pub struct Draft {
     pub call: Call,
     pub gas: Gas,
     pub fees: Fees,
+}
+
+impl Draft {
+    /// With the sender's own authorization signed: for the count that it has once this transaction has begun.
+    #[must_use]
+    pub fn authorized(&self, r: U256, s: U256, y_parity: bool) -> Self {
+        let mut draft = self.clone();
+        for item in draft.call.authorization_list.iter_mut().filter(|item| item.signed.is_none()) {
+            item.signed = Some(SignedAuthorization { count: self.slot.next(), r, s, y_parity });
+        }
+        draft
+    }
 }
 
 /// Signed bytes and the hash the chain will know them by.

@@ -3,10 +3,11 @@
 //! Pure functions with three properties that tests hold them to: the tip never exceeds the cap, a replacement beats
 //! every live attempt by the pool's rule, and nothing exceeds the ceiling.
 
+use alloy_primitives::U256;
 use serde::{Deserialize, Serialize};
 
-use crate::Price;
 use crate::request::{AskedFees, Speed};
+use crate::{Price, Wei};
 
 /// What one attempt offers per gas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +47,32 @@ pub struct FeeQuote {
     pub slow: Price,
     pub normal: Price,
     pub fast: Price,
+    /// What a rollup charges on top of gas for a transaction's bytes. Absent: nothing.
+    pub data_fee: Option<DataFee>,
+}
+
+/// A bound of the fee for a transaction's bytes on the parent chain: no more than this, whatever the bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataFee {
+    pub fixed: Wei,
+    pub per_byte: Wei,
+}
+
+impl DataFee {
+    /// The most that this many bytes cost.
+    #[must_use]
+    pub fn of(&self, bytes: usize) -> U256 {
+        self.fixed.0.saturating_add(self.per_byte.0.saturating_mul(U256::from(bytes)))
+    }
 }
 
 impl FeeQuote {
+    /// The most that the bytes of a transaction cost on top of its gas.
+    #[must_use]
+    pub fn data_cost(&self, bytes: usize) -> U256 {
+        self.data_fee.map_or(U256::ZERO, |fee| fee.of(bytes))
+    }
+
     fn tip(&self, speed: Speed) -> Price {
         match speed {
             Speed::Slow => self.slow,
@@ -58,13 +82,11 @@ impl FeeQuote {
     }
 }
 
-/// The pool's rule for a replacement: tip and cap both this much higher, in percent.
-pub const REPLACEMENT_PERCENT: u32 = 10;
-
-/// What contents may offer under the chain's ceiling: a replacement step less, so that a cancel always fits.
+/// What contents may offer under the chain's ceiling: a replacement step less, so that a cancel always fits. `rule` is
+/// the pool's: how much dearer a replacement must be, in percent.
 #[must_use]
-pub fn content_ceiling(ceiling: Price) -> Price {
-    let whole = u128::from(100 + REPLACEMENT_PERCENT);
+pub fn content_ceiling(ceiling: Price, rule: u32) -> Price {
+    let whole = u128::from(rule) + 100;
     Price(ceiling.0 / whole * 100 + ceiling.0 % whole * 100 / whole)
 }
 
@@ -114,6 +136,16 @@ pub fn raised_to(fees: Fees, asked: AskedFees, ceiling: Price) -> Fees {
     }
 }
 
+/// How a price rises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ladder {
+    /// What the ladder adds at each step, in percent.
+    pub step: u32,
+    /// The pool's rule: tip and cap both at least this much higher, in percent.
+    pub rule: u32,
+    pub ceiling: Price,
+}
+
 /// Why a price could not be raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtCeiling {
@@ -122,25 +154,25 @@ pub struct AtCeiling {
     pub ceiling: Price,
 }
 
-/// What a replacement offers: over every live attempt by the pool's rule and by `percent`, and at least the market
-/// plus `percent`; never above the ceiling.
+/// What a replacement offers: over every live attempt by the pool's rule and by the ladder's step, and at least the
+/// market plus that step; never above the ceiling.
 ///
 /// The replacement has the type of the newest live attempt, so that a pool that keeps types apart takes it.
 pub fn replacement_price(
     live: &[Fees],
     quote: &FeeQuote,
     speed: Speed,
-    percent: u32,
-    ceiling: Price,
+    ladder: Ladder,
 ) -> Result<Fees, AtCeiling> {
+    let Ladder { step, rule, ceiling } = ladder;
     let Some(newest) = live.last() else {
         return Ok(first_price(quote, speed, AskedFees::Market, ceiling));
     };
     let highest_cap = live.iter().map(Fees::cap).max().unwrap_or_default();
     let highest_tip = live.iter().map(Fees::tip).max().unwrap_or_default();
-    let must_cap = highest_cap.raised_by(REPLACEMENT_PERCENT);
-    let must_tip = highest_tip.raised_by(REPLACEMENT_PERCENT);
-    let percent = percent.max(REPLACEMENT_PERCENT);
+    let must_cap = highest_cap.raised_by(rule);
+    let must_tip = highest_tip.raised_by(rule);
+    let percent = step.max(rule);
     if must_cap > ceiling {
         return Err(AtCeiling { needed: must_cap, ceiling });
     }
@@ -176,7 +208,12 @@ mod tests {
             slow: Price(tip / 2),
             normal: Price(tip),
             fast: Price(tip * 2),
+            data_fee: None,
         }
+    }
+
+    fn ladder(ceiling: Price) -> Ladder {
+        Ladder { step: 20, rule: 10, ceiling }
     }
 
     #[test]
@@ -187,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_chain_without_base_fee_gets_legacy_prices() {
-        let quote = FeeQuote { base_fee: None, slow: Price(1), normal: Price(2), fast: Price(3) };
+        let quote =
+            FeeQuote { base_fee: None, slow: Price(1), normal: Price(2), fast: Price(3), data_fee: None };
         assert_eq!(
             first_price(&quote, Speed::Fast, AskedFees::Market, Price(1_000)),
             Fees::Legacy { gas_price: Price(3) }
@@ -197,7 +235,7 @@ mod tests {
     #[test]
     fn a_falling_market_still_raises() {
         let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(100) }];
-        let next = replacement_price(&live, &quote(1, 1), Speed::Normal, 20, Price(10_000)).unwrap();
+        let next = replacement_price(&live, &quote(1, 1), Speed::Normal, ladder(Price(10_000))).unwrap();
         assert_eq!(next, Fees::Dynamic { max_fee: Price(1_200), tip: Price(120) });
     }
 
@@ -206,8 +244,9 @@ mod tests {
         let ceiling = Price(1_100);
         let live = [Fees::Dynamic { max_fee: Price(1_000), tip: Price(10) }];
         let quote = quote(1, 1);
-        assert!(replacement_price(&live, &quote, Speed::Normal, 20, content_ceiling(ceiling)).is_err());
-        let cancel = replacement_price(&live, &quote, Speed::Normal, 20, ceiling).unwrap();
+        let top = content_ceiling(ceiling, 10);
+        assert!(replacement_price(&live, &quote, Speed::Normal, ladder(top)).is_err());
+        let cancel = replacement_price(&live, &quote, Speed::Normal, ladder(ceiling)).unwrap();
         assert_eq!(cancel.cap(), Price(1_100));
     }
 
@@ -225,11 +264,19 @@ mod tests {
             slow: Price(tip / 2),
             normal: Price(tip),
             fast: Price(tip * 2),
+            data_fee: None,
         })
     }
 
     fn any_speed() -> impl Strategy<Value = Speed> {
         prop_oneof![Just(Speed::Slow), Just(Speed::Normal), Just(Speed::Fast)]
+    }
+
+    #[test]
+    fn the_bytes_of_a_transaction_cost_what_the_rollup_says() {
+        let fee = DataFee { fixed: Wei(U256::from(100)), per_byte: Wei(U256::from(3)) };
+        let quote = FeeQuote { data_fee: Some(fee), ..quote(1, 1) };
+        assert_eq!((quote.data_cost(0), quote.data_cost(10)), (U256::from(100), U256::from(130)));
     }
 
     proptest! {
@@ -252,19 +299,21 @@ mod tests {
         #[test]
         fn a_replacement_beats_every_live_attempt_by_the_pools_rule(
             live in proptest::collection::vec(any_fees(), 1..5), quote in any_quote(), speed in any_speed(),
-            percent in 1u32..200, ceiling in 1u128..1u128 << 90,
+            step in 1u32..200, rule in 1u32..120, ceiling in 1u128..1u128 << 90,
         ) {
-            if let Ok(next) = replacement_price(&live, &quote, speed, percent, Price(ceiling)) {
+            let ladder = Ladder { step, rule, ceiling: Price(ceiling) };
+            let over = u128::from(rule) + 100;
+            if let Ok(next) = replacement_price(&live, &quote, speed, ladder) {
                 prop_assert!(next.cap() <= Price(ceiling));
                 prop_assert!(next.tip() <= next.cap());
                 for old in &live {
-                    prop_assert!(next.cap().0 * 100 >= old.cap().0 * 110);
-                    prop_assert!(next.tip().0 * 100 >= old.tip().0 * 110);
+                    prop_assert!(next.cap().0 * 100 >= old.cap().0 * over);
+                    prop_assert!(next.tip().0 * 100 >= old.tip().0 * over);
                     prop_assert!(next.cap() > old.cap() && next.tip() > old.tip());
                 }
             } else {
                 let highest = live.iter().map(Fees::cap).max().unwrap();
-                prop_assert!(highest.raised_by(10).0 > ceiling);
+                prop_assert!(highest.raised_by(rule).0 > ceiling);
             }
         }
 
@@ -286,10 +335,11 @@ mod tests {
         }
 
         #[test]
-        fn above_any_content_there_is_room_for_a_cancel(ceiling in 1u128..1u128 << 90) {
-            let top = content_ceiling(Price(ceiling));
-            prop_assert!(top.raised_by(REPLACEMENT_PERCENT).0 <= ceiling);
-            prop_assert!(Price(top.0 + 1).raised_by(REPLACEMENT_PERCENT).0 > ceiling);
+        fn above_any_content_there_is_room_for_a_cancel(ceiling in 1u128..1u128 << 90, rule in 1u32..120) {
+            let top = content_ceiling(Price(ceiling), rule);
+            // A price of nothing can still be raised by one.
+            prop_assert!(top.0 == 0 || top.raised_by(rule).0 <= ceiling);
+            prop_assert!(Price(top.0 + 1).raised_by(rule).0 > ceiling);
         }
     }
 }

@@ -3,10 +3,10 @@
 //! Values here are decoded and valid in form. What needs the configuration or the chain (a known signer, the block
 //! gas limit) is checked by the engine's admission; JSON shapes belong to the server.
 
-use alloy_primitives::{B256, Bytes, keccak256};
+use alloy_primitives::{B256, Bytes, U256, keccak256};
 use serde::{Deserialize, Serialize};
 
-use crate::{Account, Fingerprint, Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
+use crate::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, Slot, TxId, Wei};
 
 /// One thing to do on chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -26,6 +26,39 @@ pub struct Payload {
     pub fees: AskedFees,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access_list: Vec<AccessItem>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorization_list: Vec<Authorization>,
+}
+
+impl Payload {
+    /// The sender delegates its own code with it: the chain then uses up the slot after the transaction's as well.
+    #[must_use]
+    pub fn authorizes_sender(&self) -> bool {
+        self.authorization_list.iter().any(|item| item.signed.is_none())
+    }
+}
+
+/// An account's word that its code may be that of another (EIP-7702).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authorization {
+    /// None: on any chain.
+    pub chain: Option<ChainId>,
+    /// Whose code it is to be; zero takes a delegation back.
+    pub address: Account,
+    /// Absent: by the sender itself, signed by its key when the slot is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<SignedAuthorization>,
+}
+
+/// The account's count that it holds for, and the account's signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignedAuthorization {
+    pub count: Slot,
+    pub r: U256,
+    pub s: U256,
+    pub y_parity: bool,
 }
 
 /// The first price a caller asks for; the ladder may rise above it.
@@ -231,8 +264,7 @@ pub fn fingerprint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ChainId;
-    use alloy_primitives::{Address, U256};
+    use alloy_primitives::Address;
 
     fn lane(chain: u64) -> LaneId {
         LaneId { chain: ChainId(chain), signer: Account(Address::ZERO) }
@@ -247,6 +279,12 @@ mod tests {
         assert_ne!(base, fingerprint(&lane(2), &payload, &options).unwrap());
         let dearer = Payload { value: Wei(U256::from(2)), ..payload.clone() };
         assert_ne!(base, fingerprint(&lane(1), &dearer, &options).unwrap());
+        let address = Account(Address::ZERO);
+        let delegates = Payload {
+            authorization_list: vec![Authorization { chain: None, address, signed: None }],
+            ..payload.clone()
+        };
+        assert_ne!(base, fingerprint(&lane(1), &delegates, &options).unwrap());
         let fast = Options { speed: Speed::Fast, ..options };
         assert_ne!(base, fingerprint(&lane(1), &payload, &fast).unwrap());
     }

@@ -43,10 +43,16 @@ pub struct LaneSettings {
     pub finality: Finality,
     /// How many slots may be out at once, counted from the chain's own count.
     pub max_in_flight: u64,
+    /// As `max_in_flight`, for an account whose code is a delegation (EIP-7702, E24).
+    pub delegated_in_flight: u64,
+    /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
+    pub gapless: bool,
     /// After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.
     pub resubmit_after: Duration,
     /// How much a re-price adds at least, in percent.
     pub bump_percent: u32,
+    /// How much dearer a replacement must be for the chain's pools, in percent.
+    pub replacement_percent: u32,
     /// The ceiling of the price per gas of any attempt.
     pub max_fee: Price,
     /// The most that the fees of a lane may come to in a day.
@@ -74,6 +80,25 @@ pub struct LaneSettings {
     pub planted: Option<PlantedInLane>,
     /// Used for no-ops until the chain's own estimate is known.
     pub no_op_gas: Gas,
+    /// What the chain takes at all.
+    pub limits: TxLimits,
+}
+
+/// Which transactions a chain takes: checked at submission, since a node would refuse them for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TxLimits {
+    /// EIP-2718 type numbers.
+    pub types: Vec<u8>,
+    /// The most gas of one transaction (EIP-7825), where that is less than a block's.
+    pub gas: Option<Gas>,
+    /// The most bytes of one signed transaction.
+    pub bytes: Option<u64>,
+}
+
+impl Default for TxLimits {
+    fn default() -> Self {
+        Self { types: vec![0, 1, 2, 4], gas: None, bytes: Some(131_072) }
+    }
 }
 
 impl Default for LaneSettings {
@@ -81,8 +106,11 @@ impl Default for LaneSettings {
         Self {
             finality: Finality::Blocks(20),
             max_in_flight: 16,
+            delegated_in_flight: 1,
+            gapless: false,
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
+            replacement_percent: 10,
             max_fee: Price::gwei(500),
             max_spend_per_day: None,
             gas_headroom_percent: 20,
@@ -96,6 +124,7 @@ impl Default for LaneSettings {
             reserve_before_signing: false,
             planted: None,
             no_op_gas: Gas(21_000),
+            limits: TxLimits::default(),
         }
     }
 }

@@ -164,6 +164,7 @@ impl Ending {
 /// What a content version does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a transaction has few contents, and most are payloads")]
 pub enum Content {
     Payload(Payload),
     NoOp,
@@ -382,6 +383,16 @@ impl Transaction {
     pub fn is_hurried_over(&self, slot: Slot, newest: u32) -> bool {
         let over = self.status.hurry.and_then(|hurry| hurry.over);
         over.is_some_and(|(of, ordinal)| of == slot && newest <= ordinal)
+    }
+
+    /// The slot after its own is kept free for it: some content of it delegates the sender's own code.
+    #[must_use]
+    pub fn takes_two_slots(&self) -> bool {
+        let later = self.status.later.iter().filter_map(|content| match content {
+            Content::Payload(payload) => Some(payload),
+            Content::NoOp => None,
+        });
+        std::iter::once(&self.request.payload).chain(later).any(Payload::authorizes_sender)
     }
 
     /// What the newest content does on chain.

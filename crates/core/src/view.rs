@@ -1,6 +1,6 @@
 //! What is known of a chain: blocks, receipts and the view that the watcher makes of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use alloy_primitives::B256;
@@ -69,6 +69,8 @@ pub struct ChainView {
     pub counts: BTreeMap<Account, Slot>,
     /// Each account's balance at the head's hash, as far as it is known.
     pub balances: BTreeMap<Account, Wei>,
+    /// Accounts whose code is a delegation (EIP-7702), as far as it is known.
+    pub delegated: BTreeSet<Account>,
 }
 
 /// Where a block stands in a view.

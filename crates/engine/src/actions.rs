@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use landfall_core::attempt::Draft;
-use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, PrepareJob, Prepared, Sent};
+use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
-use landfall_core::ports::chain::{BlockAt, Chain, EstimateFailure};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::ports::store::Store;
 use landfall_core::view::Receipt;
@@ -53,6 +53,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox:
             Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
             Action::Prove(proof) => prove(chain.as_ref(), lane, proof).await,
             Action::Follow(ids) => follow(&task, lane, ids).await,
+            Action::Probe(wanted) => probe(chain.as_ref(), wanted).await,
         };
         answer.give(event);
     });
@@ -77,6 +78,7 @@ fn otherwise(action: &Action) -> LaneEvent {
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
         Action::Follow(ids) => LaneEvent::FollowFailed { asked: ids.clone() },
+        Action::Probe(wanted) => pooled(wanted, |_| None),
         Action::Look(slots) => LaneEvent::LookFailed { slots: slots.iter().map(|(slot, _)| *slot).collect() },
     }
 }
@@ -140,18 +142,36 @@ async fn sign(shared: &Shared, chain: &dyn Chain, lane: LaneId, drafts: Vec<Draf
         return LaneEvent::Signed(drafts.into_iter().map(|draft| (draft, Err(missing()))).collect());
     };
     let codec = chain.codec();
-    let preimages = drafts.iter().map(|draft| codec.preimage(draft)).collect();
-    let signatures = signer.sign(preimages).await;
-    LaneEvent::Signed(
-        drafts
-            .into_iter()
-            .zip(signatures)
-            .map(|(draft, signature)| {
-                let sealed = signature.map(|signature| codec.seal(&draft, &signature));
-                (draft, sealed)
-            })
-            .collect(),
-    )
+    let whole = authorize(signer.as_ref(), codec, &drafts).await;
+    let preimages = whole.iter().flatten().map(|draft| codec.preimage(draft)).collect();
+    let mut signatures = signer.sign(preimages).await.into_iter();
+    let missing = || signer::Error::Unavailable("the signer gave no answer".to_owned());
+    let seal = |whole: Result<Draft, signer::Error>| {
+        let draft = whole?;
+        let signature = signatures.next().ok_or_else(missing)??;
+        Ok(codec.seal(&draft, &signature))
+    };
+    let sealed: Vec<_> = whole.into_iter().map(seal).collect();
+    LaneEvent::Signed(drafts.into_iter().zip(sealed).collect())
+}
+
+/// The drafts with the sender's own authorizations signed, where they have one.
+async fn authorize(
+    signer: &dyn signer::Signer,
+    codec: &dyn Codec,
+    drafts: &[Draft],
+) -> Vec<Result<Draft, signer::Error>> {
+    let mut whole = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let Some(preimage) = codec.authorization(draft) else {
+            whole.push(Ok(draft.clone()));
+            continue;
+        };
+        let missing = || signer::Error::Unavailable("the signer gave no answer".to_owned());
+        let signed = signer.sign(vec![preimage]).await.into_iter().next().ok_or_else(missing).flatten();
+        whole.push(signed.map(|signature| draft.authorized(signature.r, signature.s, signature.y_parity)));
+    }
+    whole
 }
 
 async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
@@ -164,6 +184,24 @@ async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
             .map(|(out, report)| Sent { slot: out.slot, hash: out.sealed.hash, report })
             .collect(),
     )
+}
+
+/// Whether any endpoint still shows these attempts.
+async fn probe(chain: &dyn Chain, wanted: Vec<(Slot, TxHash)>) -> LaneEvent {
+    let hashes: Vec<TxHash> = wanted.iter().map(|(_, hash)| *hash).collect();
+    match chain.pooled(&hashes).await {
+        Ok(shown) => pooled(&wanted, |position| shown.get(position).copied()),
+        Err(error) => {
+            tracing::debug!(%error, "the pool could not be asked");
+            pooled(&wanted, |_| None)
+        }
+    }
+}
+
+fn pooled(wanted: &[(Slot, TxHash)], shown: impl Fn(usize) -> Option<bool>) -> LaneEvent {
+    let one =
+        |(position, &(slot, hash)): (usize, &(Slot, TxHash))| Pooled { slot, hash, shown: shown(position) };
+    LaneEvent::Pooled(wanted.iter().enumerate().map(one).collect())
 }
 
 /// Receipts of every attempt of these slots. One from below the watcher's recent blocks counts only if the chain still

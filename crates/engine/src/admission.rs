@@ -1,8 +1,8 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
-use landfall_core::ports::chain::EndpointHealth;
+use landfall_core::ports::chain::{Codec, EndpointHealth};
 use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
-use landfall_core::settings::LaneSettings;
+use landfall_core::settings::TxLimits;
 use landfall_core::view::ChainView;
 use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
 
@@ -46,6 +46,19 @@ pub enum Refused {
     UnknownPredecessor(TxId),
     #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
     CommandKeyReused { key: RequestId },
+    #[error("chain {chain} does not take this: {what}")]
+    NotTaken { chain: ChainId, what: String },
+    #[error("gas {gas} is above {limit}, the most that this chain takes in one transaction")]
+    GasAboveCap { gas: Gas, limit: Gas },
+    #[error("its data of {bytes} bytes makes it larger than the {limit} bytes that this chain takes")]
+    TooLarge { bytes: usize, limit: u64 },
+    #[error("authorization {position}: {why}")]
+    BadAuthorization { position: usize, why: String },
+    #[error(
+        "authorization {position} is by {authority}, which is a signer here: its own lane would lose a slot to it; let that \
+         account send its authorization itself"
+    )]
+    AuthorityManaged { position: usize, authority: Account },
     #[error("the request could not be written down: {0}")]
     Unwritable(String),
 }
@@ -60,11 +73,13 @@ pub(crate) fn admit(
     now: Millis,
 ) -> Result<NewTransaction, Refused> {
     let Submission { lane, request_id, payload, options } = submission;
-    let chain = parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
+    if !parts.chains.contains_key(&lane.chain) {
+        return Err(Refused::UnknownChain(lane.chain));
+    }
     if !parts.signers.contains_key(&lane) {
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
     }
-    check(&chain.settings, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
+    check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
     let fingerprint =
         fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
     let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of };
@@ -73,14 +88,19 @@ pub(crate) fn admit(
 
 /// What a content must fulfil, whether it is the first one or replaces another.
 pub(crate) fn check(
-    settings: &LaneSettings,
+    parts: &Parts,
+    lane: LaneId,
     view: Option<&ChainView>,
     payload: &Payload,
     max_fee: Option<Price>,
     deadline: Option<Millis>,
     now: Millis,
 ) -> Result<(), Refused> {
+    let chain = parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
+    let settings = &chain.settings;
     check_gas(payload, view)?;
+    check_limits(payload, lane.chain, &settings.limits)?;
+    check_authorizations(parts, chain.chain.codec(), lane, payload)?;
     let ceiling = max_fee.unwrap_or(settings.max_fee);
     if ceiling > settings.max_fee {
         return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: settings.max_fee });
@@ -105,6 +125,82 @@ fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused>
         Some(limit) if gas > limit => Err(Refused::GasAboveBlockLimit { gas, limit }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// What the chain takes at all, by its type and size.
+fn check_limits(payload: &Payload, chain: ChainId, limits: &TxLimits) -> Result<(), Refused> {
+    let takes = |kind: u8| limits.types.contains(&kind);
+    let what = if !payload.authorization_list.is_empty() && !takes(4) {
+        Some("an authorization list (type 4)")
+    } else if !payload.access_list.is_empty() && !takes(1) {
+        Some("an access list")
+    } else {
+        match payload.fees {
+            AskedFees::Dynamic { .. } if !takes(2) => Some("maxFeePerGas (type 2); use gasPrice"),
+            AskedFees::Legacy { .. } if !takes(0) => Some("gasPrice (type 0); use maxFeePerGas"),
+            AskedFees::Dynamic { .. } | AskedFees::Legacy { .. } | AskedFees::Market => None,
+        }
+    };
+    if let Some(what) = what {
+        return Err(Refused::NotTaken { chain, what: what.to_owned() });
+    }
+    if let (Some(gas), Some(limit)) = (payload.gas, limits.gas)
+        && gas > limit
+    {
+        return Err(Refused::GasAboveCap { gas, limit });
+    }
+    // The envelope is more than nothing; what is just below the limit is for the node to say.
+    let bytes = payload.data.len();
+    match limits.bytes {
+        Some(limit) if bytes as u64 >= limit => Err(Refused::TooLarge { bytes, limit }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// An authorization by the sender is signed here, when its slot is known. One by another account that is a signer here
+/// would use up a slot of a lane that does not know of it.
+fn check_authorizations(
+    parts: &Parts,
+    codec: &dyn Codec,
+    lane: LaneId,
+    payload: &Payload,
+) -> Result<(), Refused> {
+    let bad = |position: usize, why: &str| Refused::BadAuthorization { position, why: why.to_owned() };
+    if !payload.authorization_list.is_empty() && payload.to.is_none() {
+        return Err(bad(
+            0,
+            "a transaction with authorizations cannot create a contract; give it a recipient",
+        ));
+    }
+    let mut own = 0;
+    for (position, item) in payload.authorization_list.iter().enumerate() {
+        if item.chain.is_some_and(|chain| chain != lane.chain) {
+            return Err(bad(position, "it is for another chain"));
+        }
+        if item.signed.is_none() {
+            own += 1;
+            if own > 1 {
+                return Err(bad(position, "the sender can authorize itself once"));
+            }
+            continue;
+        }
+        let Some(authority) = codec.authority(item) else {
+            return Err(bad(position, "its signature is not valid"));
+        };
+        if authority == lane.signer {
+            let why = "it is by the sender, whose nonce is not known before it is sent: leave out nonce, yParity, r and s, \
+                       and Landfall signs it";
+            return Err(bad(position, why));
+        }
+        let managed = parts
+            .signers
+            .keys()
+            .any(|known| known.signer == authority && item.chain.is_none_or(|chain| chain == known.chain));
+        if managed {
+            return Err(Refused::AuthorityManaged { position, authority });
+        }
+    }
+    Ok(())
 }
 
 /// What every EVM chain charges at least: the base cost and a create's. Data costs more, but chains differ there.

@@ -3,7 +3,7 @@
 //! What is accepted here is a stored command; whether it comes in time, the chain decides. What is refused here was seen
 //! in the store a moment ago: the lane's owner looks again when it applies a command.
 
-use landfall_core::fees::{Fees, REPLACEMENT_PERCENT, content_ceiling};
+use landfall_core::fees::{Fees, content_ceiling};
 use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
 use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
@@ -116,12 +116,16 @@ impl Handle {
             if tx.version().0 >= MOST_CONTENTS {
                 return Err(Cannot::TooManyContents(MOST_CONTENTS).into());
             }
+            if payload.authorizes_sender() && !tx.takes_two_slots() {
+                let why = "it would use up a second slot, which a replacement does not have; cancel this one and \
+                           hand over a new one";
+                return Err(Refused::BadAuthorization { position: 0, why: why.to_owned() }.into());
+            }
             let parts = handle.parts();
-            let chain = parts.chains.get(&tx.lane.chain).ok_or(Refused::UnknownChain(tx.lane.chain))?;
             let max_fee = terms.max_fee_per_gas.or(tx.max_fee_per_gas());
             let view = handle.view(tx.lane.chain);
             let now = parts.clock.now();
-            admission::check(&chain.settings, view.as_deref(), &payload, max_fee, terms.deadline, now)?;
+            admission::check(parts, tx.lane, view.as_deref(), &payload, max_fee, terms.deadline, now)?;
             Ok(())
         })
         .await
@@ -139,7 +143,7 @@ impl Handle {
         self.on_tx(tx, CommandKind::SpeedUp { tx: tx.id, fees, speed }, key, |handle| {
             let chains = &handle.parts().chains;
             let chain = chains.get(&tx.lane.chain).ok_or(Refused::UnknownChain(tx.lane.chain))?;
-            let top = content_ceiling(chain.settings.max_fee);
+            let top = content_ceiling(chain.settings.max_fee, chain.settings.replacement_percent);
             let ceiling = match tx.max_fee_per_gas() {
                 _ if tx.is_no_op() => chain.settings.max_fee,
                 Some(asked) => asked.min(top),
@@ -152,7 +156,7 @@ impl Handle {
                 return Err(Cannot::TooManyAttempts(made).into());
             }
             let highest = live().map(|attempt| Fees::cap(&attempt.fees)).max();
-            match highest.map(|cap| cap.raised_by(REPLACEMENT_PERCENT)) {
+            match highest.map(|cap| cap.raised_by(chain.settings.replacement_percent)) {
                 Some(needed) if needed > ceiling => Err(Cannot::AtCeiling { needed, ceiling }.into()),
                 Some(_) | None => Ok(()),
             }

@@ -114,6 +114,14 @@ impl Chain for Down {
         down("give balances")
     }
 
+    async fn delegated(&self, _: &[Account], _: &BlockRef) -> Result<Vec<bool>, ChainError> {
+        down("give code")
+    }
+
+    async fn pooled(&self, _: &[TxHash]) -> Result<Vec<bool>, ChainError> {
+        down("show its pool")
+    }
+
     async fn taker(&self, _: &BlockRef, _: Account, _: Slot) -> Result<Option<Taker>, ChainError> {
         down("give a block")
     }
@@ -234,6 +242,10 @@ impl Reads for Handled {
 
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
         self.memory.waiting(lane, limit).await
+    }
+
+    async fn command(&self, id: landfall_core::CommandId) -> Result<Option<Command>, Error> {
+        self.memory.command(id).await
     }
 
     async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {

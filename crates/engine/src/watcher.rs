@@ -5,15 +5,16 @@
 //! lanes, so the cost grows with blocks, not with transactions. A block counts as scanned only when its receipts were
 //! read; one that could not be read is tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::ports::store::{ChainRecord, Write};
 use landfall_core::request::Finality;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
-use landfall_core::{ChainId, LaneId, Millis};
+use landfall_core::{Account, ChainId, LaneId, Millis};
 
 use crate::reader::Reader;
 use crate::supervisor::Shared;
@@ -24,6 +25,8 @@ const LONGEST_WALK: u64 = 256;
 const KEPT: usize = 1_024;
 /// Kept below the scanned block where finality is by tag.
 const TAG_DEPTH: u64 = 128;
+/// How often the code of accounts is read again.
+const CODES_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
@@ -37,6 +40,14 @@ pub(crate) struct Watcher {
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
+    codes: Codes,
+}
+
+/// Which accounts have delegated code, and when that was read.
+#[derive(Default)]
+struct Codes {
+    read: BTreeMap<Account, bool>,
+    read_at: Option<Millis>,
 }
 
 /// What the store remembers of the chain.
@@ -67,6 +78,7 @@ impl Watcher {
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
+            codes: Codes::default(),
         }
     }
 
@@ -123,6 +135,7 @@ impl Watcher {
         let (counts, fees) = (counts?, fees?);
         // A balance is for waiting in time; without it a transaction is tried, and the node says.
         let balances = balances.unwrap_or_default();
+        let delegated = self.delegated(&accounts, &head.at, !receipts.is_empty()).await;
         if self.status == ChainStatus::Live {
             self.adopt(&blocks);
         }
@@ -140,6 +153,7 @@ impl Watcher {
             fees,
             balances: accounts.iter().copied().zip(balances).collect(),
             counts: accounts.into_iter().zip(counts).collect(),
+            delegated,
         };
         self.shared.directory.publish(id, Arc::new(view), receipts);
         self.reader.forget();
@@ -260,6 +274,28 @@ impl Watcher {
         while self.recent.len() > KEPT {
             self.recent.pop_first();
         }
+    }
+
+    /// Accounts whose code is a delegation. Anyone may carry an account's authorization to the chain, so it is read again
+    /// now and then, and at once after something of ours was mined; a failed read leaves what was known.
+    async fn delegated(&mut self, accounts: &[Account], at: &BlockRef, mined: bool) -> BTreeSet<Account> {
+        let now = self.shared.parts.clock.now();
+        let old = mined || self.codes.read_at.is_none_or(|read_at| now.since(read_at) >= CODES_EVERY);
+        let wanted: Vec<Account> = accounts
+            .iter()
+            .filter(|account| old || !self.codes.read.contains_key(account))
+            .copied()
+            .collect();
+        if !wanted.is_empty()
+            && let Ok(read) = self.chain.delegated(&wanted, at).await
+        {
+            self.codes.read.retain(|account, _| accounts.contains(account));
+            self.codes.read.extend(wanted.into_iter().zip(read));
+            if old {
+                self.codes.read_at = Some(now);
+            }
+        }
+        self.codes.read.iter().filter(|(_, delegated)| **delegated).map(|(account, _)| *account).collect()
     }
 
     async fn tagged(&self, tag: BlockAt) -> Option<BlockRef> {

@@ -67,6 +67,10 @@ codes! {
     GasAboveLimit, "gas_above_block_limit", UNPROCESSABLE_ENTITY, "No block could hold this gas";
     GasTooLow, "gas_too_low", UNPROCESSABLE_ENTITY, "The gas does not cover the base cost";
     FeeAboveCeiling, "fee_above_ceiling", UNPROCESSABLE_ENTITY, "The fee is above the ceiling";
+    GasAboveCap, "gas_above_chain_cap", UNPROCESSABLE_ENTITY, "The chain takes no such gas in one transaction";
+    NotTaken, "not_taken_by_chain", UNPROCESSABLE_ENTITY, "The chain does not take such a transaction";
+    BadAuthorization, "bad_authorization", UNPROCESSABLE_ENTITY, "An authorization cannot be used";
+    AuthorityManaged, "authority_managed", UNPROCESSABLE_ENTITY, "An authorization is by another signer of this installation";
     NothingToDo, "nothing_to_do", UNPROCESSABLE_ENTITY, "The transaction does nothing";
     DeadlinePassed, "deadline_passed", UNPROCESSABLE_ENTITY, "The deadline has passed";
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
@@ -212,6 +216,11 @@ impl From<Refused> for Problem {
             Refused::LaneDisabled(_) => (Code::LaneDisabled, "signer"),
             Refused::UnknownPredecessor(_) => (Code::UnknownPredecessor, "options.after.txId"),
             Refused::CommandKeyReused { .. } => (Code::RequestIdReused, "requestId"),
+            Refused::NotTaken { .. } => (Code::NotTaken, "payload"),
+            Refused::GasAboveCap { .. } => (Code::GasAboveCap, "payload.gas"),
+            Refused::TooLarge { .. } => (Code::DataTooLarge, "payload.data"),
+            Refused::BadAuthorization { .. } => (Code::BadAuthorization, "payload.authorizationList"),
+            Refused::AuthorityManaged { .. } => (Code::AuthorityManaged, "payload.authorizationList"),
             Refused::Unwritable(_) => (Code::Internal, "payload"),
         };
         Self::at(code, field, refused.to_string())

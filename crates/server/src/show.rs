@@ -6,7 +6,7 @@ use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{Kept, LaneSummary, ResetRecord, TxRecord};
-use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
+use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Options, Payload};
 use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
 use landfall_core::{LaneId, Millis};
@@ -172,7 +172,21 @@ fn payload(payload: &Payload) -> Value {
         let item = |item: &AccessItem| json!({ "address": item.address.to_string(), "storageKeys": item.storage_keys });
         value["accessList"] = payload.access_list.iter().map(item).collect();
     }
+    if !payload.authorization_list.is_empty() {
+        value["authorizationList"] = payload.authorization_list.iter().map(authorization).collect();
+    }
     without_nulls(value)
+}
+
+fn authorization(item: &Authorization) -> Value {
+    without_nulls(json!({
+        "chainId": item.chain.map_or(0, |chain| chain.0),
+        "address": item.address.to_string(),
+        "nonce": item.signed.map(|signed| signed.count),
+        "yParity": item.signed.map(|signed| u8::from(signed.y_parity)),
+        "r": item.signed.map(|signed| signed.r),
+        "s": item.signed.map(|signed| signed.s),
+    }))
 }
 
 fn options(options: &Options) -> Value {

@@ -78,6 +78,7 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         gas: inner.rng.chance(300).then_some(Gas(60_000)),
         fees: AskedFees::Market,
         access_list: Vec::new(),
+        authorization_list: Vec::new(),
     };
     let may_end_otherwise = options.deadline.is_some() || options.after.is_some();
     let max_fee = options.max_fee_per_gas.map(|price| price.0);

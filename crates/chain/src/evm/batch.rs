@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::endpoint::{Endpoint, no_answer, too_late};
 use super::rpc::{Answer, Ask, Failure};
 
-/// The most questions in one batch: what the strictest of the usual gateways take.
-const MAX_BATCH: usize = 100;
+/// What a batch is cut down to at an endpoint that refuses large ones.
+const SMALL_BATCH: usize = 10;
 /// The most that one batch may weigh, in bytes: nodes refuse bodies of a few megabytes, and a refused batch would
 /// be refused again. One question goes out whatever it weighs.
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -30,14 +30,14 @@ enum BatchFailure {
 }
 
 /// Cuts questions into batches that a node takes.
-fn chunks(asks: &[Ask]) -> Vec<&[Ask]> {
+fn chunks(asks: &[Ask], most: usize) -> Vec<&[Ask]> {
     let mut chunks = Vec::new();
     let mut rest = asks;
     while !rest.is_empty() {
         let mut bytes = 0;
         let fitting = rest
             .iter()
-            .take(MAX_BATCH)
+            .take(most)
             .take_while(|ask| {
                 bytes += weight(&ask.params);
                 bytes <= MAX_BATCH_BYTES
@@ -68,7 +68,8 @@ impl Endpoint {
     /// Asks many questions, in batches where the endpoint takes them. One answer for each, in the order asked.
     pub(crate) async fn ask_all(&self, asks: &[Ask]) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(asks.len());
-        for chunk in chunks(asks) {
+        let most = self.quirks.max_batch.load(Ordering::Relaxed).min(self.most_at_once());
+        for chunk in chunks(asks, most) {
             let got = match chunk {
                 [one] => vec![self.ask(one).await],
                 many => self.ask_chunk(many).await,
@@ -91,6 +92,15 @@ impl Endpoint {
         }
         match self.ask_batch(asks).await {
             Ok(answers) => answers,
+            Err(BatchFailure::NotSupported(text)) if asks.len() > SMALL_BATCH => {
+                tracing::info!(endpoint = %self.name, %text, most = SMALL_BATCH, "endpoint refused a batch; sending smaller ones from now on");
+                self.quirks.max_batch.store(SMALL_BATCH, Ordering::Relaxed);
+                let mut answers = Vec::with_capacity(asks.len());
+                for smaller in asks.chunks(SMALL_BATCH) {
+                    answers.extend(Box::pin(self.ask_chunk(smaller)).await);
+                }
+                answers
+            }
             Err(BatchFailure::NotSupported(text)) => {
                 tracing::info!(endpoint = %self.name, %text, "endpoint takes no batches; asking one by one from now on");
                 self.quirks.no_batches.store(true, Ordering::Relaxed);
@@ -168,6 +178,7 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use super::super::abilities::MAX_BATCH;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -180,7 +191,7 @@ mod tests {
             sizes in prop::collection::vec(prop_oneof![4 => 0usize..200, 1 => 0usize..1_500_000], 0..150),
         ) {
             let asks: Vec<Ask> = sizes.iter().map(|&size| Ask::new("x", json!(["a".repeat(size)]))).collect();
-            let chunks = chunks(&asks);
+            let chunks = chunks(&asks, MAX_BATCH);
             let joined: Vec<usize> =
                 chunks.iter().flat_map(|chunk| chunk.iter().map(|ask| weight(&ask.params))).collect();
             prop_assert_eq!(joined, asks.iter().map(|ask| weight(&ask.params)).collect::<Vec<_>>());

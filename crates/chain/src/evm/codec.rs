@@ -1,16 +1,20 @@
-//! Drafts into bytes: legacy (EIP-155), access-list (EIP-2930) and dynamic-fee (EIP-1559) transactions.
+//! Drafts into bytes: legacy (EIP-155), access-list (EIP-2930), dynamic-fee (EIP-1559) and set-code (EIP-7702)
+//! transactions.
 
 use alloy_consensus::{
-    SignableTransaction, TxEip1559, TxEip2930, TxLegacy, transaction::RlpEcdsaEncodableTx,
+    SignableTransaction, TxEip1559, TxEip2930, TxEip7702, TxLegacy, transaction::RlpEcdsaEncodableTx,
 };
 use alloy_eips::eip2718::Encodable2718;
 use alloy_eips::eip2930::{AccessList, AccessListItem};
-use alloy_primitives::{Bytes, TxKind};
-use landfall_core::TxHash;
+use alloy_eips::eip7702;
+use alloy_primitives::{Bytes, TxKind, U256};
+use alloy_rlp::Encodable;
 use landfall_core::attempt::{Draft, Sealed};
 use landfall_core::fees::Fees;
 use landfall_core::ports::chain::Codec;
 use landfall_core::ports::signer::{Preimage, Signature};
+use landfall_core::request::Authorization;
+use landfall_core::{Account, Slot, TxHash};
 
 /// The codec of every EVM chain; the chain id comes with the draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,7 @@ impl Codec for EvmCodec {
             Unsigned::Legacy(tx) => preimage_of(&tx),
             Unsigned::AccessList(tx) => preimage_of(&tx),
             Unsigned::Dynamic(tx) => preimage_of(&tx),
+            Unsigned::SetCode(tx) => preimage_of(&tx),
         }
     }
 
@@ -30,6 +35,49 @@ impl Codec for EvmCodec {
             Unsigned::Legacy(tx) => sealed(tx, signature),
             Unsigned::AccessList(tx) => sealed(tx, signature),
             Unsigned::Dynamic(tx) => sealed(tx, signature),
+            Unsigned::SetCode(tx) => sealed(tx, signature),
+        }
+    }
+
+    fn authorization(&self, draft: &Draft) -> Option<Preimage> {
+        let own = draft.call.authorization_list.iter().find(|item| item.signed.is_none())?;
+        let word = word_of(own, draft.slot.next());
+        let mut bytes = vec![eip7702::constants::MAGIC];
+        word.encode(&mut bytes);
+        Some(Preimage { digest: word.signature_hash(), bytes: bytes.into() })
+    }
+
+    fn authority(&self, authorization: &Authorization) -> Option<Account> {
+        let signed = authorization.signed?;
+        let digest = word_of(authorization, signed.count).signature_hash();
+        let signature = AlloySignature::new(signed.r, signed.s, signed.y_parity);
+        // A signature with a high `s` is not taken by the chain.
+        let low = signature.normalize_s().is_none();
+        signature.recover_address_from_prehash(&digest).ok().filter(|_| low).map(Account)
+    }
+}
+
+/// What an authority signs.
+fn word_of(authorization: &Authorization, count: Slot) -> eip7702::Authorization {
+    eip7702::Authorization {
+        chain_id: U256::from(authorization.chain.map_or(0, |chain| chain.0)),
+        address: authorization.address.0,
+        nonce: count.0,
+    }
+}
+
+/// As it stands in a transaction. One that is not signed has a signature of nobody's: it is signed before it is sent.
+fn signed_word(authorization: &Authorization, slot: Slot) -> eip7702::SignedAuthorization {
+    match authorization.signed {
+        Some(s) => eip7702::SignedAuthorization::new_unchecked(
+            word_of(authorization, s.count),
+            s.y_parity.into(),
+            s.r,
+            s.s,
+        ),
+        None => {
+            let word = word_of(authorization, slot.next());
+            eip7702::SignedAuthorization::new_unchecked(word, 0, U256::ZERO, U256::ZERO)
         }
     }
 }
@@ -38,6 +86,7 @@ enum Unsigned {
     Legacy(TxLegacy),
     AccessList(TxEip2930),
     Dynamic(TxEip1559),
+    SetCode(TxEip7702),
 }
 
 fn unsigned(draft: &Draft) -> Unsigned {
@@ -55,6 +104,21 @@ fn unsigned(draft: &Draft) -> Unsigned {
             .map(|item| AccessListItem { address: item.address.0, storage_keys: item.storage_keys.clone() })
             .collect(),
     );
+    if let (false, Some(to)) = (draft.call.authorization_list.is_empty(), draft.call.to) {
+        let list = draft.call.authorization_list.iter();
+        return Unsigned::SetCode(TxEip7702 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: draft.fees.cap().0,
+            max_priority_fee_per_gas: draft.fees.tip().0,
+            to: to.0,
+            value,
+            access_list,
+            authorization_list: list.map(|item| signed_word(item, draft.slot)).collect(),
+            input,
+        });
+    }
     match draft.fees {
         Fees::Legacy { gas_price } if access_list.0.is_empty() => Unsigned::Legacy(TxLegacy {
             chain_id: Some(chain_id),

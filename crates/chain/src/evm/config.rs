@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use landfall_core::ChainId;
+use landfall_core::{ChainId, Price};
+
+use crate::spec::{DataFeeKind, Spec};
 
 /// One chain and how to reach it.
 #[derive(Clone)]
@@ -23,6 +25,49 @@ pub struct Config {
     pub max_lag: u64,
     /// For how long a head seen once forbids going back to an older one at another endpoint.
     pub head_memory: Duration,
+    /// How many requests a second each endpoint may get, in the order of the endpoints; the last counts for the rest.
+    /// None, or 0: as many as there are.
+    pub requests_per_s: Vec<u32>,
+    /// What the chain asks of prices.
+    pub pricing: Pricing,
+}
+
+/// How a chain wants to be paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pricing {
+    /// It takes EIP-1559 transactions; if not, one price is quoted even where blocks have a base fee.
+    pub dynamic: bool,
+    /// Tips matter.
+    pub tips: bool,
+    /// No smaller tip is quoted.
+    pub min_tip: Price,
+    /// No smaller price, base fee and tip together, is quoted.
+    pub min_price: Price,
+    pub data_fee: DataFeeKind,
+}
+
+impl Default for Pricing {
+    fn default() -> Self {
+        Self {
+            dynamic: true,
+            tips: true,
+            min_tip: Price(1),
+            min_price: Price(1),
+            data_fee: DataFeeKind::None,
+        }
+    }
+}
+
+impl From<&Spec> for Pricing {
+    fn from(spec: &Spec) -> Self {
+        Self {
+            dynamic: spec.tx_types.contains(&2),
+            tips: spec.tips,
+            min_tip: Price(spec.min_tip_wei.into()),
+            min_price: Price(spec.min_price_wei.into()),
+            data_fee: spec.data_fee,
+        }
+    }
 }
 
 impl Config {
@@ -38,6 +83,8 @@ impl Config {
             straggler_grace: Duration::from_millis(300),
             max_lag: 3,
             head_memory: Duration::from_secs(60),
+            requests_per_s: Vec::new(),
+            pricing: Pricing::default(),
         }
     }
 }

@@ -1,34 +1,50 @@
-//! How many transactions and how much money accounts have at one block, each in one batch.
+//! How many transactions, how much money and what code accounts have at one block, each in one batch.
 
 use std::sync::atomic::Ordering;
 
+use alloy_primitives::Bytes;
 use landfall_core::ports::chain::Error;
 use landfall_core::view::BlockRef;
 use landfall_core::{Account, Slot, Wei};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
 use super::pool::Pool;
+use super::receipts::unknown_block;
 use super::rpc::{Ask, Failure, read_some};
 use super::wire::{Quantity, hex};
 
 pub(super) async fn at(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Slot>, Error> {
-    let counts = ask_all(pool, "count transactions", "eth_getTransactionCount", accounts, block).await?;
+    let counts: Vec<Quantity> =
+        ask_all(pool, "count transactions", "eth_getTransactionCount", accounts, block).await?;
     Ok(counts.into_iter().map(|count| Slot(count.as_u64())).collect())
 }
 
 pub(super) async fn balances(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Wei>, Error> {
-    let balances = ask_all(pool, "read balances", "eth_getBalance", accounts, block).await?;
+    let balances: Vec<Quantity> = ask_all(pool, "read balances", "eth_getBalance", accounts, block).await?;
     Ok(balances.into_iter().map(Quantity::as_wei).collect())
 }
 
-async fn ask_all(
+/// What delegated code begins with (EIP-7702).
+const DELEGATION: [u8; 3] = [0xef, 0x01, 0x00];
+
+pub(super) async fn delegated(
+    pool: &Pool,
+    accounts: &[Account],
+    block: BlockRef,
+) -> Result<Vec<bool>, Error> {
+    let codes: Vec<Bytes> = ask_all(pool, "read code", "eth_getCode", accounts, block).await?;
+    Ok(codes.into_iter().map(|code| code.starts_with(&DELEGATION)).collect())
+}
+
+async fn ask_all<T: DeserializeOwned + Send>(
     pool: &Pool,
     doing: &'static str,
     method: &'static str,
     accounts: &[Account],
     block: BlockRef,
-) -> Result<Vec<Quantity>, Error> {
+) -> Result<Vec<T>, Error> {
     if accounts.is_empty() {
         return Ok(Vec::new());
     }
@@ -37,12 +53,12 @@ async fn ask_all(
 
 /// Asked by the block's hash (EIP-1898), so that the answers belong to the block that was scanned; by its number
 /// where the endpoint does not take hashes.
-async fn ask(
+pub(super) async fn ask<T: DeserializeOwned>(
     endpoint: &Endpoint,
     method: &'static str,
     accounts: &[Account],
     block: BlockRef,
-) -> Result<Vec<Quantity>, Failure> {
+) -> Result<Vec<T>, Failure> {
     let quirk = &endpoint.quirks.no_count_by_hash;
     if !quirk.load(Ordering::Relaxed) {
         match batch(endpoint, method, accounts, &json!({ "blockHash": block.hash })).await {
@@ -53,15 +69,19 @@ async fn ask(
             answer => return answer,
         }
     }
+    // By number an endpoint that has not got there yet may answer for the block it has.
+    if endpoint.head().is_some_and(|head| head < block.number) {
+        return Err(unknown_block(block));
+    }
     batch(endpoint, method, accounts, &hex(block.number)).await
 }
 
-async fn batch(
+async fn batch<T: DeserializeOwned>(
     endpoint: &Endpoint,
     method: &'static str,
     accounts: &[Account],
     at: &Value,
-) -> Result<Vec<Quantity>, Failure> {
+) -> Result<Vec<T>, Failure> {
     let asks: Vec<_> = accounts.iter().map(|account| Ask::new(method, json!([account.0, at]))).collect();
-    endpoint.ask_all(&asks).await.into_iter().map(|answer| read_some::<Quantity>(method, &answer?)).collect()
+    endpoint.ask_all(&asks).await.into_iter().map(|answer| read_some::<T>(method, &answer?)).collect()
 }

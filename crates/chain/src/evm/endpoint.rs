@@ -1,8 +1,8 @@
 //! One endpoint: asks questions over its link, within a time limit, and keeps book of how it is doing.
 //!
-//! What an endpoint turned out not to support is remembered here, so that it is found out once.
+//! What it turned out not to support is in [`super::abilities`], how fast it may be asked in [`super::pace`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::abilities::Quirks;
 use super::classify::{Table, Trouble, Verdict};
 use super::health::{Health, Identity, Standing};
 use super::name::Name;
+use super::pace::Pace;
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
@@ -26,15 +28,9 @@ const ON_THE_WIRE: usize = 64;
 /// How many more wait for their turn. Beyond that the endpoint is left out.
 const WAITING: usize = 4_096;
 
-/// What an endpoint turned out not to do.
-#[derive(Debug, Default)]
-pub(crate) struct Quirks {
-    pub(crate) no_batches: AtomicBool,
-    pub(crate) no_block_receipts: AtomicBool,
-    pub(crate) no_count_by_hash: AtomicBool,
-    pub(crate) no_pending_estimate: AtomicBool,
-    pub(crate) no_fee_history: AtomicBool,
-}
+/// An endpoint whose last final block is this much older than another's is asked last. On Ethereum that block moves by
+/// 32 at a time, and not everywhere at once.
+const MAX_FINALIZED_LAG: u64 = 96;
 
 /// One endpoint of a chain.
 pub(crate) struct Endpoint {
@@ -49,6 +45,7 @@ pub(crate) struct Endpoint {
     health: Mutex<Health>,
     wire: Semaphore,
     queue: Semaphore,
+    pace: Pace,
 }
 
 impl Endpoint {
@@ -59,10 +56,11 @@ impl Endpoint {
         table: Arc<Table>,
         clock: Arc<dyn Clock>,
         limit: Duration,
+        requests_per_s: u32,
     ) -> Self {
         Self {
             name,
-            quirks: Quirks::default(),
+            quirks: Quirks::new(matches!(link, Link::Ws(_))),
             link,
             chain,
             table,
@@ -72,7 +70,13 @@ impl Endpoint {
             health: Mutex::new(Health::new()),
             wire: Semaphore::new(ON_THE_WIRE),
             queue: Semaphore::new(ON_THE_WIRE + WAITING),
+            pace: Pace::new(requests_per_s),
         }
+    }
+
+    /// The most requests that its limit lets out at once.
+    pub(super) fn most_at_once(&self) -> usize {
+        self.pace.most_at_once()
     }
 
     /// The table that this endpoint's texts are judged by.
@@ -112,8 +116,16 @@ impl Endpoint {
     pub(super) async fn exchange(&self, packet: RequestPacket) -> Result<ResponsePacket, Failure> {
         let Ok(_place) = self.queue.try_acquire() else {
             let text = "too many requests to it are under way".to_owned();
-            return Err(Failure::TurnedAway { trouble: Trouble::Busy, code: None, text, wait: None });
+            return Err(busy(text));
         };
+        if !self.health().may_ask(Instant::now(), self.limit) {
+            return Err(busy(format!("it is left alone after lost answers: {}", self.trouble())));
+        }
+        match self.pace.turn(packet.len(), Instant::now(), self.limit) {
+            Some(wait) if wait.is_zero() => {}
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return Err(busy("it gets as many requests as its limit allows".to_owned())),
+        }
         let exchange = async {
             // Never closed, so a turn always comes.
             let _turn = self.wire.acquire().await;
@@ -194,6 +206,8 @@ impl Endpoint {
         let found = self.ask_for::<Quantity>(&Ask::new("eth_chainId", serde_json::json!([]))).await?;
         let found = ChainId(found.as_u64());
         self.health().identified(found, self.chain, Instant::now());
+        // Another node may stand there now, which can do more or less than the last.
+        self.quirks.probed.store(false, Ordering::Relaxed);
         if found == self.chain {
             Ok(())
         } else {
@@ -210,15 +224,42 @@ impl Endpoint {
         self.health().head()
     }
 
-    /// Whether to ask it, and how it compares: the lower, the sooner.
-    pub(crate) fn rank(&self, best_head: Option<u64>, max_lag: u64) -> Rank {
-        let health = self.health();
-        let lag = match (best_head, health.head()) {
-            (Some(best), Some(head)) => best.saturating_sub(head),
-            (Some(_) | None, Some(_) | None) => 0,
+    pub(crate) fn saw_finalized(&self, number: u64) {
+        self.health().saw_finalized(number);
+    }
+
+    pub(crate) fn finalized(&self) -> Option<u64> {
+        self.health().finalized()
+    }
+
+    /// Its last final block is asked for now and then, to see how far behind it is.
+    pub(crate) fn is_due_for_finality(&self) -> bool {
+        !self.quirks.no_finalized.load(Ordering::Relaxed) && self.health().is_due_for_finality(Instant::now())
+    }
+
+    /// Its head, or its last final block, is too far behind the best that any endpoint has shown.
+    pub(crate) fn lags(&self, best: Best) -> bool {
+        let behind = |best: Option<u64>, own: Option<u64>, most: u64| {
+            best.zip(own).is_some_and(|(best, own)| best.saturating_sub(own) > most)
         };
-        let standing = health.standing(Instant::now());
-        Rank { standing, lagging: lag > max_lag, failures: health.failures() }
+        behind(best.head, self.head(), best.max_lag)
+            || behind(best.finalized, self.finalized(), MAX_FINALIZED_LAG)
+    }
+
+    /// Whether to ask it, and how it compares: the lower, the sooner.
+    pub(crate) fn rank(&self, best: Best) -> Rank {
+        let lagging = self.lags(best);
+        let health = self.health();
+        let slowness = match health.latency().unwrap_or_default().as_millis() {
+            0..500 => 0,
+            500..2_000 => 1,
+            _ => 2,
+        };
+        Rank { standing: health.standing(Instant::now()), lagging, failures: health.failures(), slowness }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.health().standing(Instant::now())
     }
 
     /// For health pages and metrics.
@@ -229,6 +270,8 @@ impl Endpoint {
             name: self.name.to_string(),
             usable: !wrong && health.standing(Instant::now()) == Standing::Ready,
             head: health.head(),
+            finalized: health.finalized(),
+            lacks: self.quirks.lacks(),
             latency_ms: health
                 .latency()
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
@@ -248,6 +291,20 @@ pub(crate) struct Rank {
     pub(crate) standing: Standing,
     lagging: bool,
     failures: u32,
+    slowness: u8,
+}
+
+/// The newest that any endpoint has shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Best {
+    pub(crate) head: Option<u64>,
+    pub(crate) finalized: Option<u64>,
+    pub(crate) max_lag: u64,
+}
+
+/// Our own limits, not the endpoint's word: nothing was sent.
+fn busy(text: String) -> Failure {
+    Failure::TurnedAway { trouble: Trouble::Busy, code: None, text, wait: None }
 }
 
 pub(super) fn no_answer() -> Failure {

@@ -7,6 +7,7 @@ use landfall_core::Gas;
 use landfall_core::attempt::Call;
 use landfall_core::outcome::SendOutcome;
 use landfall_core::ports::chain::EstimateFailure;
+use landfall_core::request::Authorization;
 use serde_json::{Value, json};
 
 use super::classify::Verdict;
@@ -14,7 +15,7 @@ use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::revert;
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
-use super::wire::Quantity;
+use super::wire::{Quantity, hex};
 
 type Estimate = Result<Gas, EstimateFailure>;
 
@@ -37,7 +38,8 @@ pub(super) async fn all(pool: &Pool, calls: &[Call]) -> Vec<Estimate> {
         let asked: Vec<&Call> = open.iter().filter_map(|&index| calls.get(index)).collect();
         for (index, answer) in open.iter().zip(ask(&endpoint, &asked).await) {
             if let Some(slot) = estimates.get_mut(*index) {
-                *slot = Some(judge(answer));
+                let own = calls.get(*index).and_then(own_authorization).map_or(0, |_| AUTHORIZATION_GAS);
+                *slot = Some(judge(answer).map(|gas| Gas(gas.0.saturating_add(own))));
             }
         }
     }
@@ -75,10 +77,32 @@ fn refuses_pending(endpoint: &Endpoint, error: &NodeError) -> bool {
 }
 
 async fn batch(endpoint: &Endpoint, calls: &[&Call], at: &str) -> Vec<Answer> {
-    let asks: Vec<_> =
-        calls.iter().map(|call| Ask::new("eth_estimateGas", json!([request(call), at]))).collect();
+    let asks: Vec<_> = calls.iter().map(|call| Ask::new("eth_estimateGas", params(call, at))).collect();
     endpoint.ask_all(&asks).await
 }
+
+fn params(call: &Call, at: &str) -> Value {
+    match own_authorization(call) {
+        Some(own) => {
+            let code = if own.address.0.is_zero() {
+                "0x".to_owned()
+            } else {
+                format!("0xef0100{:x}", own.address.0)
+            };
+            json!([request(call), at, { call.from.0.to_string(): { "code": code } }])
+        }
+        None => json!([request(call), at]),
+    }
+}
+
+/// The sender's own authorization. It cannot be signed before the slot is known, so the estimate is made as if the
+/// sender had that code already, and what the authorization itself costs is added.
+fn own_authorization(call: &Call) -> Option<&Authorization> {
+    call.authorization_list.iter().find(|item| item.signed.is_none())
+}
+
+/// What an authorization costs before anything else (EIP-7702).
+const AUTHORIZATION_GAS: u64 = 25_000;
 
 fn request(call: &Call) -> Value {
     let mut request = json!({
@@ -92,7 +116,19 @@ fn request(call: &Call) -> Value {
     if !call.access_list.is_empty() {
         request["accessList"] = json!(call.access_list);
     }
+    let signed: Vec<Value> = call.authorization_list.iter().filter_map(authorization).collect();
+    if !signed.is_empty() {
+        request["authorizationList"] = json!(signed);
+    }
     request
+}
+
+fn authorization(item: &Authorization) -> Option<Value> {
+    let signed = item.signed?;
+    Some(json!({
+        "chainId": hex(item.chain.map_or(0, |chain| chain.0)), "address": item.address.0, "nonce": hex(signed.count.0),
+        "yParity": hex(signed.y_parity.into()), "r": signed.r, "s": signed.s,
+    }))
 }
 
 fn judge(answer: Answer) -> Estimate {

@@ -8,6 +8,8 @@ use landfall_core::ports::chain::Error;
 use landfall_core::view::Block;
 use serde_json::json;
 
+use super::config::Pricing;
+use super::data_fee;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rpc::{Ask, Failure};
@@ -17,17 +19,17 @@ use super::wire::{Quantity, RawFeeHistory, hex};
 const BLOCKS: u64 = 20;
 /// Which tips of a block count as slow, normal and fast: those that this percentage of its gas paid less than.
 const PERCENTILES: [u8; 3] = [10, 50, 90];
-/// The least tip that is offered: some pools refuse none at all.
-const LEAST_TIP: Price = Price(1);
 /// The most that is offered where nothing is known of the market.
 const BLIND_TIP: Price = Price(1_000_000_000);
 
-pub(super) async fn quote(pool: &Pool, head: Block) -> Result<FeeQuote, Error> {
+pub(super) async fn quote(pool: &Pool, head: Block, pricing: &Pricing) -> Result<FeeQuote, Error> {
     pool.first("read fees", |endpoint| async move {
-        match head.base_fee {
-            Some(base) => dynamic(&endpoint, head, base).await,
-            None => legacy(&endpoint).await,
-        }
+        let asked = match head.base_fee.filter(|_| pricing.dynamic) {
+            Some(base) => dynamic(&endpoint, head, base, pricing).await?,
+            None => legacy(&endpoint).await?,
+        };
+        let quote = at_least(asked, pricing);
+        Ok(FeeQuote { data_fee: data_fee::bound(&endpoint, pricing.data_fee).await?, ..quote })
     })
     .await
 }
@@ -35,11 +37,16 @@ pub(super) async fn quote(pool: &Pool, head: Block) -> Result<FeeQuote, Error> {
 /// One price for all: a node without base fees tells no more.
 async fn legacy(endpoint: &Endpoint) -> Result<FeeQuote, Failure> {
     let price: Quantity = endpoint.ask_for(&Ask::new("eth_gasPrice", json!([]))).await?;
-    let price = price.as_price().max(LEAST_TIP);
-    Ok(FeeQuote { base_fee: None, slow: price, normal: price, fast: price })
+    let price = price.as_price();
+    Ok(FeeQuote { base_fee: None, slow: price, normal: price, fast: price, data_fee: None })
 }
 
-async fn dynamic(endpoint: &Endpoint, head: Block, base: Price) -> Result<FeeQuote, Failure> {
+async fn dynamic(
+    endpoint: &Endpoint,
+    head: Block,
+    base: Price,
+    pricing: &Pricing,
+) -> Result<FeeQuote, Failure> {
     let history = history(endpoint, head).await?;
     let next = history
         .as_ref()
@@ -47,10 +54,11 @@ async fn dynamic(endpoint: &Endpoint, head: Block, base: Price) -> Result<FeeQuo
         // Without history: the most that it can rise by to the next block.
         .unwrap_or(Price(base.0.saturating_add(base.0 / 8)));
     let [slow, normal, fast] = match history.as_ref().and_then(tips) {
+        _ if !pricing.tips => [Price(0); 3],
         Some(tips) => tips,
         None => [suggested(endpoint, next).await?; 3],
     };
-    Ok(ordered(next, slow, normal, fast))
+    Ok(FeeQuote { base_fee: Some(next), slow, normal, fast, data_fee: None })
 }
 
 /// The fee history up to the head, or none where the endpoint has no such call.
@@ -104,16 +112,20 @@ async fn suggested(endpoint: &Endpoint, base: Price) -> Result<Price, Failure> {
     }
 }
 
-/// Each speed pays at least what the slower one pays.
-fn ordered(base: Price, slow: Price, normal: Price, fast: Price) -> FeeQuote {
-    let slow = slow.max(LEAST_TIP);
-    let normal = normal.max(slow);
-    FeeQuote { base_fee: Some(base), slow, normal, fast: fast.max(normal) }
+/// Nothing under what the chain's nodes ask for, and each speed at least what the slower one pays.
+fn at_least(quote: FeeQuote, pricing: &Pricing) -> FeeQuote {
+    let base = quote.base_fee.unwrap_or_default();
+    let floor = pricing.min_tip.max(Price(pricing.min_price.0.saturating_sub(base.0)));
+    let slow = quote.slow.max(floor);
+    let normal = quote.normal.max(slow);
+    FeeQuote { slow, normal, fast: quote.fast.max(normal), ..quote }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landfall_core::fees::first_price;
+    use landfall_core::request::{AskedFees, Speed};
     use proptest::prelude::*;
 
     fn history(json: serde_json::Value) -> RawFeeHistory {
@@ -143,11 +155,39 @@ mod tests {
         }
     }
 
+    fn pricing() -> impl Strategy<Value = Pricing> {
+        (1u128..1 << 70, 1u128..1 << 70).prop_map(|(tip, price)| Pricing {
+            min_tip: Price(tip),
+            min_price: Price(price),
+            ..Pricing::default()
+        })
+    }
+
     proptest! {
         #[test]
-        fn a_faster_speed_never_pays_less(slow: u128, normal: u128, fast: u128) {
-            let quote = ordered(Price(1), Price(slow), Price(normal), Price(fast));
-            prop_assert!(LEAST_TIP <= quote.slow && quote.slow <= quote.normal && quote.normal <= quote.fast);
+        fn a_faster_speed_never_pays_less_and_none_pays_under_the_chains_floor(
+            base in proptest::option::of(0u128..1 << 80), slow: u128, normal: u128, fast: u128, pricing in pricing(),
+        ) {
+            let asked = FeeQuote {
+                base_fee: base.map(Price), slow: Price(slow), normal: Price(normal), fast: Price(fast), data_fee: None,
+            };
+            let quote = at_least(asked, &pricing);
+            prop_assert!(quote.slow <= quote.normal && quote.normal <= quote.fast);
+            prop_assert!(quote.slow >= pricing.min_tip && quote.slow >= asked.slow);
+            prop_assert!(base.unwrap_or_default().saturating_add(quote.slow.0) >= pricing.min_price.0);
+            prop_assert_eq!(quote.base_fee, asked.base_fee);
+        }
+
+        #[test]
+        fn what_is_offered_at_a_quote_is_never_under_the_chains_floor(
+            base in 0u128..1 << 80, tip in 0u128..1 << 70, pricing in pricing(),
+        ) {
+            let asked = FeeQuote {
+                base_fee: Some(Price(base)), slow: Price(tip), normal: Price(tip), fast: Price(tip), data_fee: None,
+            };
+            let quote = at_least(asked, &pricing);
+            let fees = first_price(&quote, Speed::Slow, AskedFees::Market, Price(u128::MAX));
+            prop_assert!(fees.tip() >= pricing.min_tip && fees.cap() >= pricing.min_price);
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::abilities;
 use super::classify::Trouble;
 use super::config::Config;
 use super::endpoint::Endpoint;
@@ -37,6 +38,8 @@ pub(super) struct Heads {
     poll: Duration,
     memory: Duration,
     newest: Mutex<Option<Seen>>,
+    newest_safe: Mutex<Option<Seen>>,
+    newest_finalized: Mutex<Option<Seen>>,
     news: Arc<News>,
     /// The tasks that listen to subscriptions; they end with this.
     listeners: Mutex<Option<JoinSet<()>>>,
@@ -66,6 +69,8 @@ impl Heads {
             poll: config.poll_interval,
             memory: config.head_memory,
             newest: Mutex::new(None),
+            newest_safe: Mutex::new(None),
+            newest_finalized: Mutex::new(None),
             news: Arc::default(),
             listeners: Mutex::new(None),
         }
@@ -86,7 +91,11 @@ impl Heads {
             let mut failures = Vec::new();
             for endpoint in self.pool.by_health() {
                 match one(&endpoint, at).await {
-                    Ok(Some(block)) => return Ok(Some(block)),
+                    Ok(Some(block)) if self.is_news(&endpoint, at, block.at.number) => {
+                        return Ok(Some(block));
+                    }
+                    // Another endpoint has shown a newer one: this one is behind.
+                    Ok(Some(_)) => anyone_answered = true,
                     Ok(None) => anyone_answered = true,
                     Err(failure) => failures.push((endpoint, failure)),
                 }
@@ -99,6 +108,17 @@ impl Heads {
                 };
             }
         }
+    }
+
+    /// A tag never goes back to an older block just because another endpoint answered.
+    fn is_news(&self, endpoint: &Arc<Endpoint>, at: BlockAt, number: u64) -> bool {
+        let newest = match at {
+            BlockAt::Safe => &self.newest_safe,
+            BlockAt::Finalized => &self.newest_finalized,
+            BlockAt::Latest | BlockAt::Number(_) | BlockAt::Hash(_) => return true,
+        };
+        let position = self.pool.all().iter().position(|other| Arc::ptr_eq(other, endpoint));
+        position.is_some_and(|position| self.accept(newest, position, number).is_ok())
     }
 
     /// The freshest head of any endpoint. Those whose answers were lost are asked again if the others know none, or
@@ -146,7 +166,7 @@ impl Heads {
         let Some((index, block)) = best else {
             return Err(self.pool.none(DOING, failures));
         };
-        match self.accept(index, block.at.number) {
+        match self.accept(&self.newest, index, block.at.number) {
             Ok(()) => Ok(block),
             Err(known) => {
                 let text = format!("block {known} was seen, the best answer now is {}", block.at.number);
@@ -170,10 +190,10 @@ impl Heads {
         }
     }
 
-    /// Takes a head as the newest, or says which newer one was seen.
-    fn accept(&self, endpoint: usize, number: u64) -> Result<(), u64> {
+    /// Takes a block as the newest of its kind, or says which newer one was seen.
+    fn accept(&self, newest: &Mutex<Option<Seen>>, endpoint: usize, number: u64) -> Result<(), u64> {
         let now = Instant::now();
-        let mut newest = lock(&self.newest);
+        let mut newest = lock(newest);
         match *newest {
             Some(seen)
                 if number < seen.number
@@ -231,6 +251,7 @@ async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
         };
         match subscription {
             Ok(mut heads) => {
+                endpoint.quirks.no_subscriptions.store(false, Ordering::Relaxed);
                 news.listening.fetch_add(1, Ordering::Relaxed);
                 // Having missed some heads is as good a reason to look as seeing one.
                 while matches!(
@@ -242,7 +263,8 @@ async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
                 news.listening.fetch_sub(1, Ordering::Relaxed);
             }
             Err(failure) => {
-                tracing::debug!(endpoint = %endpoint.name, %failure, "no subscription to new heads")
+                endpoint.quirks.no_subscriptions.store(true, Ordering::Relaxed);
+                tracing::debug!(endpoint = %endpoint.name, %failure, "no subscription to new heads");
             }
         }
         tokio::time::sleep(RESUBSCRIBE).await;
@@ -251,6 +273,12 @@ async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
 
 /// The head as one endpoint sees it.
 async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
+    endpoint.vet().await?;
+    abilities::probe(endpoint).await;
+    if endpoint.is_due_for_finality() {
+        // Only for the book: how far behind it is. Trouble shows in the next question.
+        one(endpoint, BlockAt::Finalized).await.ok();
+    }
     let block = one(endpoint, BlockAt::Latest)
         .await?
         .ok_or_else(|| Failure::Unreadable("it has no latest block".to_owned()))?;
@@ -259,7 +287,7 @@ async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
 }
 
 /// A block as one endpoint sees it; none if it says that it does not know it.
-async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block>, Failure> {
+pub(super) async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block>, Failure> {
     endpoint.vet().await?;
     let (method, which, is_tag): (_, Value, _) = match at {
         BlockAt::Latest => ("eth_getBlockByNumber", json!("latest"), false),
@@ -268,6 +296,14 @@ async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block>, Failure>
         BlockAt::Number(number) => ("eth_getBlockByNumber", hex(number), false),
         BlockAt::Hash(hash) => ("eth_getBlockByHash", json!(hash), false),
     };
+    let lacking = match at {
+        BlockAt::Safe => endpoint.quirks.no_safe.load(Ordering::Relaxed),
+        BlockAt::Finalized => endpoint.quirks.no_finalized.load(Ordering::Relaxed),
+        BlockAt::Latest | BlockAt::Number(_) | BlockAt::Hash(_) => false,
+    };
+    if lacking {
+        return Ok(None);
+    }
     let raw = match endpoint.ask(&Ask::new(method, json!([which, false]))).await {
         Ok(raw) => raw,
         Err(Failure::TurnedAway { trouble: Trouble::Behind, .. }) => return Ok(None),
@@ -275,5 +311,9 @@ async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block>, Failure>
         Err(Failure::Refused(_)) if is_tag => return Ok(None),
         Err(failure) => return Err(failure),
     };
-    read::<RawBlock>(method, &raw)?.map(|block| block.read()).transpose()
+    let block = read::<RawBlock>(method, &raw)?.map(|block| block.read()).transpose()?;
+    if let (BlockAt::Finalized, Some(block)) = (at, &block) {
+        endpoint.saw_finalized(block.at.number);
+    }
+    Ok(block)
 }

@@ -24,6 +24,16 @@ const FOREIGN_REST: Duration = Duration::from_secs(30);
 /// The longest rest that an endpoint may ask for.
 const LONGEST_REST: Duration = Duration::from_secs(300);
 
+/// How many answers in a row must be lost until the breaker opens.
+const OPENS_AFTER: u32 = 5;
+/// How long it stays open the first time; doubled each time that the question after it is lost too.
+const FIRST_OPEN: Duration = Duration::from_secs(1);
+const LONGEST_OPEN: Duration = Duration::from_secs(15);
+/// How often an endpoint is asked for its last final block.
+const FINALITY_EVERY: Duration = Duration::from_secs(10);
+/// How much of the latency is that of the newest answer: a quarter.
+const NEWEST_COUNTS: u32 = 4;
+
 /// Whose chain an endpoint serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
@@ -39,7 +49,7 @@ pub(crate) enum Standing {
     Ready,
     /// It failed lately: asked after the others, but asked.
     Shaky,
-    /// It is left alone for a while: it said so itself, or it serves another chain.
+    /// It is left alone for a while: it said so itself, it serves another chain, or its breaker is open.
     Resting,
 }
 
@@ -51,10 +61,24 @@ pub(crate) struct Health {
     refusals: u32,
     shaky_until: Option<Instant>,
     resting_until: Option<Instant>,
+    breaker: Breaker,
     identity: Identity,
     head: Option<u64>,
+    finalized: Option<u64>,
+    finality_asked: Option<Instant>,
     latency: Option<Duration>,
     trouble: Option<String>,
+}
+
+/// Closed until too many answers in a row are lost; then open for a while; then one question at a time is let through,
+/// and its answer closes it again. A node's "no" is an answer.
+#[derive(Debug, Default)]
+struct Breaker {
+    open_until: Option<Instant>,
+    /// How often in a row it has opened.
+    openings: u32,
+    /// When the question went out that decides.
+    trying_since: Option<Instant>,
 }
 
 impl Health {
@@ -64,8 +88,11 @@ impl Health {
             refusals: 0,
             shaky_until: None,
             resting_until: None,
+            breaker: Breaker::default(),
             identity: Identity::Unchecked,
             head: None,
+            finalized: None,
+            finality_asked: None,
             latency: None,
             trouble: None,
         }
@@ -73,8 +100,12 @@ impl Health {
 
     /// It answered, whatever the answer was. A rest that it asked for in another answer still holds.
     pub(crate) fn answered(&mut self, latency: Duration, now: Instant) {
-        self.latency = Some(latency);
+        self.latency = Some(match self.latency {
+            Some(known) => (known * (NEWEST_COUNTS - 1) + latency) / NEWEST_COUNTS,
+            None => latency,
+        });
         self.failures = 0;
+        self.breaker = Breaker::default();
         self.shaky_until = None;
         if self.resting_until.is_none_or(|until| until <= now) && !matches!(self.identity, Identity::Wrong(_))
         {
@@ -94,6 +125,7 @@ impl Health {
                 let step = FIRST_BACK_OFF.saturating_mul(1 << self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
                 self.shaky_until = now.checked_add(step.min(LONGEST_BACK_OFF));
+                self.lost_another(now);
                 if self.failures >= OUT_OF_REACH {
                     self.identity = Identity::Unchecked;
                 }
@@ -116,6 +148,29 @@ impl Health {
         }
     }
 
+    fn lost_another(&mut self, now: Instant) {
+        let breaker = &mut self.breaker;
+        // Those that were under way when it opened are of the same outage.
+        if self.failures < OPENS_AFTER || breaker.open_until.is_some_and(|until| now < until) {
+            return;
+        }
+        let open = FIRST_OPEN.saturating_mul(1 << breaker.openings.min(10)).min(LONGEST_OPEN);
+        breaker.open_until = now.checked_add(open);
+        breaker.openings = breaker.openings.saturating_add(1);
+        breaker.trying_since = None;
+    }
+
+    /// May a question go out now? When the breaker has been open long enough, one may, and it decides. `limit` is how
+    /// long a question can take.
+    pub(crate) fn may_ask(&mut self, now: Instant, limit: Duration) -> bool {
+        let Some(until) = self.breaker.open_until else { return true };
+        if now < until || self.breaker.is_trying(now, limit) {
+            return false;
+        }
+        self.breaker.trying_since = Some(now);
+        true
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         self.identity
     }
@@ -129,6 +184,7 @@ impl Health {
         } else {
             self.identity = Identity::Wrong(found);
             self.head = None;
+            self.finalized = None;
             self.resting_until = now.checked_add(FOREIGN_REST);
             self.trouble = Some(format!("it serves chain {found}, not chain {wanted}, and is not used"));
         }
@@ -140,6 +196,23 @@ impl Health {
 
     pub(crate) fn head(&self) -> Option<u64> {
         self.head
+    }
+
+    pub(crate) fn saw_finalized(&mut self, number: u64) {
+        self.finalized = Some(number);
+    }
+
+    pub(crate) fn finalized(&self) -> Option<u64> {
+        self.finalized
+    }
+
+    /// True at most once in a while.
+    pub(crate) fn is_due_for_finality(&mut self, now: Instant) -> bool {
+        let due = self.finality_asked.is_none_or(|at| now.saturating_duration_since(at) >= FINALITY_EVERY);
+        if due {
+            self.finality_asked = Some(now);
+        }
+        due
     }
 
     pub(crate) fn latency(&self) -> Option<Duration> {
@@ -155,13 +228,22 @@ impl Health {
     }
 
     pub(crate) fn standing(&self, now: Instant) -> Standing {
-        if self.resting_until.is_some_and(|until| now < until) {
+        let resting = self.resting_until.is_some_and(|until| now < until);
+        let open = self.breaker.open_until.is_some_and(|until| now < until);
+        if resting || open {
             Standing::Resting
         } else if self.shaky_until.is_some_and(|until| now < until) {
             Standing::Shaky
         } else {
             Standing::Ready
         }
+    }
+}
+
+impl Breaker {
+    /// The question that decides is under way.
+    fn is_trying(&self, now: Instant, limit: Duration) -> bool {
+        self.trying_since.is_some_and(|since| now.saturating_duration_since(since) < limit)
     }
 }
 
@@ -216,6 +298,76 @@ mod tests {
         health.served();
         health.failed(&limited(None), "slow down".into(), now);
         assert_eq!(health.standing(now + LIMITED_REST), Standing::Ready);
+    }
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn after_some_lost_answers_in_a_row_it_is_left_alone_and_then_one_question_decides() {
+        let now = Instant::now();
+        let after = |millis: u64| now + Duration::from_millis(millis);
+        let mut health = Health::new();
+        for _ in 1..OPENS_AFTER {
+            health.failed(&lost(), "gone".into(), now);
+            assert!(health.may_ask(now, LIMIT));
+            assert_ne!(health.standing(now), Standing::Resting);
+        }
+        for _ in 0..20 {
+            // Those that were under way do not keep it open longer.
+            health.failed(&lost(), "gone".into(), now);
+        }
+        assert_eq!(health.standing(after(999)), Standing::Resting);
+        assert!(!health.may_ask(after(999), LIMIT));
+        assert!(health.may_ask(after(1_000), LIMIT), "one question");
+        assert!(!health.may_ask(after(1_001), LIMIT), "and no second one beside it");
+        assert!(
+            health.may_ask(after(11_001), LIMIT),
+            "a question whose asker went away does not block for ever"
+        );
+        health.failed(&lost(), "gone".into(), after(11_001));
+        assert!(!health.may_ask(after(13_000), LIMIT), "it stays open for longer");
+        assert!(health.may_ask(after(13_001), LIMIT));
+        health.answered(Duration::from_millis(1), after(13_001));
+        assert!((0..10).all(|_| health.may_ask(after(13_002), LIMIT)));
+        assert_eq!(health.standing(after(13_002)), Standing::Ready);
+        for _ in 0..100 {
+            let later = after(20_000);
+            health.failed(&lost(), "gone".into(), later);
+            assert!(health.may_ask(later + LONGEST_OPEN, LIMIT), "never longer than that");
+            health.answered(Duration::from_millis(1), later);
+        }
+    }
+
+    // covers: C11
+    #[test]
+    fn a_business_error_never_trips_the_breaker() {
+        let now = Instant::now();
+        let mut health = Health::new();
+        for message in [
+            "nonce too low",
+            "execution reverted",
+            "insufficient funds",
+            "replacement transaction underpriced",
+        ] {
+            for code in [-32603, -32000, 3] {
+                for _ in 0..OPENS_AFTER {
+                    let verdict = crate::evm::classify::Table::load().unwrap().classify(Some(code), message);
+                    let no = NodeError { code, message: message.into(), data: None, verdict };
+                    health.failed(&Failure::Refused(no), message.into(), now);
+                    assert!(health.may_ask(now, LIMIT));
+                    assert_eq!(health.standing(now), Standing::Ready);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn latency_is_smoothed() {
+        let mut health = Health::new();
+        for (latency, smoothed) in [(100, 100), (500, 200), (200, 200)] {
+            health.answered(Duration::from_millis(latency), Instant::now());
+            assert_eq!(health.latency(), Some(Duration::from_millis(smoothed)));
+        }
     }
 
     #[test]

@@ -3,23 +3,28 @@
 //! Reading order, from the wire upwards:
 //!
 //! - `transport`, `rpc`: one packet out, one packet in; what can come back
-//! - `name`, `health`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, what it cannot do
+//! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
+//!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `estimate`, `send`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 
+mod abilities;
 mod batch;
 mod classify;
 mod codec;
 mod config;
 mod counts;
+mod data_fee;
 mod endpoint;
 mod estimate;
 mod fees;
 mod heads;
 mod health;
 mod name;
+mod pace;
 mod pool;
+mod pooled;
 mod receipts;
 mod revert;
 mod rpc;
@@ -39,7 +44,7 @@ use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 pub use codec::EvmCodec;
-pub use config::{BuildError, Config};
+pub use config::{BuildError, Config, Pricing};
 use heads::Heads;
 use pool::Pool;
 
@@ -48,6 +53,7 @@ pub struct EvmChain {
     codec: EvmCodec,
     pool: Arc<Pool>,
     heads: Heads,
+    pricing: Pricing,
 }
 
 impl EvmChain {
@@ -55,7 +61,7 @@ impl EvmChain {
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
         let pool = Arc::new(Pool::new(&config, clock)?);
         let heads = Heads::new(&pool, &config);
-        Ok(Self { codec: EvmCodec, pool, heads })
+        Ok(Self { codec: EvmCodec, pool, heads, pricing: config.pricing })
     }
 }
 
@@ -93,12 +99,20 @@ impl Chain for EvmChain {
         counts::balances(&self.pool, accounts, *at).await
     }
 
+    async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error> {
+        counts::delegated(&self.pool, accounts, *at).await
+    }
+
+    async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error> {
+        pooled::shown(&self.pool, hashes).await
+    }
+
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
         receipts::taker(&self.pool, *block, account, slot).await
     }
 
     async fn fees(&self, head: &Block) -> Result<FeeQuote, Error> {
-        fees::quote(&self.pool, *head).await
+        fees::quote(&self.pool, *head, &self.pricing).await
     }
 
     async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {

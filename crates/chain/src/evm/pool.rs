@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::classify::{Table, Trouble};
 use super::config::{BuildError, Config};
-use super::endpoint::Endpoint;
+use super::endpoint::{Best, Endpoint};
 use super::health::Standing;
 use super::name::Name;
 use super::rpc::Failure;
@@ -97,25 +97,36 @@ impl Pool {
 
     /// Those that may be asked, the healthiest first. Among equals the configured order counts.
     pub(crate) fn by_health(&self) -> Vec<Arc<Endpoint>> {
-        let best = self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max();
+        let best = self.best();
         let mut ranked: Vec<_> = self
             .endpoints
             .iter()
-            .map(|endpoint| (endpoint.rank(best, self.max_lag), endpoint))
+            .map(|endpoint| (endpoint.rank(best), endpoint))
             .filter(|(rank, _)| rank.standing != Standing::Resting)
             .collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, endpoint)| Arc::clone(endpoint)).collect()
     }
 
+    /// The newest that any endpoint has shown.
+    fn best(&self) -> Best {
+        Best {
+            head: self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max(),
+            finalized: self.endpoints.iter().filter_map(|endpoint| endpoint.finalized()).max(),
+            max_lag: self.max_lag,
+        }
+    }
+
+    /// It is too far behind the others to say that something is not there.
+    pub(crate) fn lags(&self, endpoint: &Endpoint) -> bool {
+        endpoint.lags(self.best())
+    }
+
     /// Those that bytes are sent to: all that are ready, or all that may be asked where none is.
     pub(crate) fn for_sending(&self) -> Vec<Arc<Endpoint>> {
         let candidates = self.by_health();
-        let ready: Vec<_> = candidates
-            .iter()
-            .filter(|endpoint| endpoint.rank(None, self.max_lag).standing == Standing::Ready)
-            .cloned()
-            .collect();
+        let ready: Vec<_> =
+            candidates.iter().filter(|endpoint| endpoint.standing() == Standing::Ready).cloned().collect();
         if ready.is_empty() { candidates } else { ready }
     }
 
@@ -197,5 +208,6 @@ fn endpoint(
             return Err(BuildError::BadScheme { chain, name: name.to_string(), scheme: other.to_owned() });
         }
     };
-    Ok(Endpoint::new(name, link, chain, Arc::clone(table), Arc::clone(clock), config.request_timeout))
+    let rate = config.requests_per_s.get(at).or(config.requests_per_s.last()).copied().unwrap_or(0);
+    Ok(Endpoint::new(name, link, chain, Arc::clone(table), Arc::clone(clock), config.request_timeout, rate))
 }

@@ -27,6 +27,8 @@ fn whole() -> Value {
 }
 
 fn serving(stub: &Stub, block: Value) {
+    stub.head(AT.number, AT.hash);
+    stub.on("eth_getTransactionCount", |_| Say::Result(json!("0x9")));
     stub.on("eth_getBlockByHash", move |params| {
         assert_eq!(*params, json!([AT.hash, true]));
         Say::Result(block.clone())
@@ -79,19 +81,47 @@ async fn a_block_that_is_not_whole_or_is_another_one_is_an_error_and_not_a_missi
     }
 }
 
+// covers: G9
 #[tokio::test]
-async fn an_endpoint_that_cannot_show_the_block_is_passed_over_for_one_that_can() {
-    let (ignorant, good) = (Stub::start().await, Stub::start().await);
-    serving(&ignorant, Value::Null);
-    serving(&good, whole());
-    let chain = chain(&[ignorant.url(), good.url()]);
-    let found = async || chain.taker(&AT, Account(ALICE), Slot(6)).await.map(|taker| taker.unwrap().hash);
-    assert_eq!(found().await, Ok(TxHash(HASHES[1])));
-    assert_eq!(ignorant.asked("eth_getBlockByHash"), 1);
-    ignorant.mood(Mood::Http(500, ""));
-    assert_eq!(found().await, Ok(TxHash(HASHES[1])));
-    good.mood(Mood::Http(500, ""));
-    assert!(found().await.is_err());
+async fn where_there_are_two_endpoints_two_must_say_the_same() {
+    let stubs = [Stub::start().await, Stub::start().await, Stub::start().await];
+    for stub in &stubs {
+        serving(stub, whole());
+    }
+    let chain = chain(&stubs.each_ref().map(Stub::url));
+    let found = async || chain.taker(&AT, Account(ALICE), Slot(6)).await;
+    assert_eq!(found().await.unwrap().unwrap().hash, TxHash(HASHES[1]));
+    assert_eq!(stubs.each_ref().map(|stub| stub.asked("eth_getBlockByHash")), [1, 1, 0]);
+    // One that does not know the block is passed over for the third.
+    serving(&stubs[0], Value::Null);
+    assert_eq!(found().await.unwrap().unwrap().hash, TxHash(HASHES[1]));
+    // One that shows another block at that number does not follow this chain.
+    serving(&stubs[0], whole());
+    stubs[0].head(AT.number, B256::repeat_byte(6));
+    assert_eq!(found().await.unwrap().unwrap().hash, TxHash(HASHES[1]));
+    // With one left nothing is proven.
+    stubs[1].mood(Mood::Http(500, ""));
+    let Err(Error::Unreachable { text, .. }) = found().await else { panic!() };
+    assert!(text.contains("two must agree"), "{text}");
+}
+
+// covers: G9
+#[tokio::test]
+async fn two_endpoints_that_disagree_on_who_took_a_slot_prove_nothing() {
+    let (one, two) = (Stub::start().await, Stub::start().await);
+    serving(&one, whole());
+    let mut without = whole();
+    without["transactions"] = json!([]);
+    serving(&two, without);
+    let both = chain(&[one.url(), two.url()]);
+    let said = both.taker(&AT, Account(ALICE), Slot(6)).await;
+    let Err(Error::Unreadable { text, .. }) = said else { panic!("{said:?}") };
+    assert!(text.contains("disagree"), "{text}");
+    // Passed without a transaction, and both say so.
+    serving(&one, block(AT.number, AT.hash, &[]));
+    assert_eq!(both.taker(&AT, Account(ALICE), Slot(6)).await, Ok(None));
+    two.on("eth_getTransactionCount", |_| Say::Result(json!("0x6")));
+    assert!(both.taker(&AT, Account(ALICE), Slot(6)).await.is_err(), "one of them counts less");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,11 +148,12 @@ async fn a_real_node_shows_who_took_a_count_in_which_block() {
         let taker = chain.taker(&receipt.block, account, draft.slot).await.unwrap().unwrap();
         assert_eq!((taker.hash, taker.to), (receipt.hash, draft.call.to));
         assert_eq!((taker.value, taker.data), (draft.call.value, draft.call.data.clone()));
-        assert_eq!(chain.taker(&receipt.block, account, Slot(2)).await, Ok(None));
-        assert_eq!(chain.taker(&receipt.block, Account(BOB), draft.slot).await, Ok(None));
+        // What is not used there is not said to be used by nobody.
+        assert!(chain.taker(&receipt.block, account, Slot(2)).await.is_err());
+        assert!(chain.taker(&receipt.block, Account(BOB), draft.slot).await.is_err());
     }
     let genesis = chain.block(BlockAt::Number(0)).await.unwrap().unwrap();
-    assert_eq!(chain.taker(&genesis.at, account, Slot(0)).await, Ok(None));
+    assert!(chain.taker(&genesis.at, account, Slot(0)).await.is_err());
     let nowhere = BlockRef { number: 1, hash: B256::repeat_byte(9) };
     assert!(chain.taker(&nowhere, account, Slot(0)).await.is_err());
 }

@@ -7,9 +7,9 @@
 use alloy_primitives::U256;
 
 use super::budget::worst_fee;
-use super::funds::worst_cost;
+use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
-use crate::attempt::{Call, Draft};
+use crate::attempt::{Attempt, Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
@@ -24,6 +24,12 @@ struct Candidate {
     fees: Fees,
     cost: U256,
     fee: U256,
+    two_slots: bool,
+}
+
+/// This attempt, if it wins, uses up the slot after its own.
+pub(super) fn uses_two(tx: &Transaction, winner: &Attempt) -> bool {
+    !winner.no_op && tx.call_of(winner.version).authorizes_sender()
 }
 
 impl Lane {
@@ -33,9 +39,7 @@ impl Lane {
             return Vec::new();
         }
         let mut drafts = Vec::new();
-        let mut free = self.free_slots().into_iter();
-        for candidate in self.candidates(free.len()) {
-            let Some(slot) = free.next() else { break };
+        for (slot, candidate) in self.matched() {
             let serial = self.serial();
             if let Some(waiting) = self.waiting_mut(candidate.tx) {
                 waiting.prep = Prep::Signing { slot, serial };
@@ -70,14 +74,12 @@ impl Lane {
         if self.hold().is_some() {
             return;
         }
-        let free = self.free_slots();
-        let candidates = self.candidates(free.len());
-        for (slot, candidate) in free.into_iter().zip(candidates) {
+        for (slot, candidate) in self.matched() {
             let Some(Waiting { mut tx, .. }) = self.leave_waiting(candidate.tx) else { continue };
             tx.status.slot = Some(slot);
             self.changes.tx(&mut tx, now);
             self.changes.journal(Some(tx.id), now, Entry::SlotReserved { slot });
-            self.occupy(slot);
+            self.occupy(slot, tx.takes_two_slots());
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
             self.slots.insert(slot, record);
@@ -85,10 +87,58 @@ impl Lane {
         }
     }
 
-    /// The slot is in use from here on.
-    pub(super) fn occupy(&mut self, slot: Slot) {
+    /// Who gets which slot now.
+    fn matched(&self) -> Vec<(Slot, Candidate)> {
+        let free = self.free_slots();
+        let mut returned: Vec<Slot> =
+            free.iter().filter(|slot| self.row.returned.contains(slot)).rev().copied().collect();
+        let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
+        let mut matched = Vec::new();
+        for candidate in self.candidates(free.len()) {
+            let two = candidate.two_slots;
+            // One that uses up the slot after its own needs a new one, and nothing goes above it until it is in a block.
+            let slot = if two { new.next() } else { returned.pop().or_else(|| new.next()) };
+            let Some(slot) = slot else { break };
+            matched.push((slot, candidate));
+            if two {
+                break;
+            }
+        }
+        matched
+    }
+
+    /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
+    fn next_is_open(&self) -> bool {
+        let out = self.slots.values().any(|record| {
+            let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots());
+            let winner = record
+                .mined
+                .as_ref()
+                .and_then(|receipt| record.attempts.iter().find(|attempt| attempt.hash == receipt.hash));
+            tx.is_some_and(|tx| !winner.is_some_and(|winner| uses_two(tx, winner)))
+        });
+        let signing = self.tentative.values().filter_map(|tentative| tentative.tx);
+        let two = |id: TxId| {
+            self.waiting.values().any(|waiting| waiting.tx.id == id && waiting.tx.takes_two_slots())
+        };
+        out || signing.into_iter().any(two)
+    }
+
+    /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
+    pub(super) fn free_second_slot(&mut self, slot: Slot) {
+        let second = slot.next();
+        let used = self.chain_count().is_some_and(|count| count > second);
+        if !used && self.row.cursor.is_some_and(|cursor| second < cursor) {
+            self.row.returned.insert(second);
+            self.changes.row();
+        }
+    }
+
+    /// The slot is in use from here on, and the one after it too where the transaction takes two.
+    pub(super) fn occupy(&mut self, slot: Slot, two: bool) {
         if !self.row.returned.remove(&slot) {
-            self.row.cursor = Some(self.row.cursor.map_or(slot.next(), |cursor| cursor.max(slot.next())));
+            let end = if two { slot.next().next() } else { slot.next() };
+            self.row.cursor = Some(self.row.cursor.map_or(end, |cursor| cursor.max(end)));
         }
         self.changes.row();
     }
@@ -139,7 +189,7 @@ impl Lane {
             }
         }
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let end = count.0.saturating_add(self.settings.max_in_flight);
+        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(self.window()) };
         while next.0 < end {
             free.push(next);
             next = next.next();
@@ -172,7 +222,8 @@ impl Lane {
                 continue;
             }
             let fees = first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-            let cost = worst_cost(&fees, gas, tx.payload().value);
+            let data = view.fees.data_cost(unsigned_bytes(tx));
+            let cost = worst_cost(&fees, gas, tx.payload().value, data);
             if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
                 continue;
             }
@@ -182,7 +233,8 @@ impl Lane {
             }
             spent = spent.saturating_add(cost);
             fees_spent = fees_spent.saturating_add(fee);
-            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees, cost, fee });
+            let (call, version, two_slots) = (tx.call(), tx.version(), tx.takes_two_slots());
+            ready.push(Candidate { tx: tx.id, call, version, gas, fees, cost, fee, two_slots });
         }
         ready
     }
@@ -239,7 +291,7 @@ impl Lane {
                 crate::request::AskedFees::Market,
                 self.settings.max_fee,
             );
-            let cost = worst_cost(&fees, gas, crate::Wei::default());
+            let cost = worst_cost(&fees, gas, crate::Wei::default(), view.fees.data_cost(NO_OP_BYTES));
             self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost, fee: cost });
             drafts.push(Draft {
                 serial,
@@ -263,7 +315,9 @@ impl Lane {
         let wanted = match self.hold() {
             None => {
                 let funds = self.funds_left();
-                coming || self.waiting.values().any(|waiting| !self.is_held_up(waiting, funds))
+                let takes =
+                    |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, funds);
+                coming || self.waiting.values().any(takes)
             }
             Some(Hold::Paused) => false,
             Some(
@@ -300,7 +354,7 @@ impl Lane {
     /// The most that an attempt may offer per gas. Contents leave room for the no-op that may have to replace them.
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
         let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
-        let top = content_ceiling(self.settings.max_fee);
+        let top = content_ceiling(self.settings.max_fee, self.settings.replacement_percent);
         tx.max_fee_per_gas().map_or(top, |asked| asked.min(top))
     }
 }

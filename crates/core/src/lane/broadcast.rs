@@ -2,10 +2,10 @@
 //!
 //! | answer | what happens |
 //! |---|---|
-//! | accepted, already known | sent again after the resubmit interval, since a yes is no proof |
+//! | accepted, already known | looked up in the pool ([`super::probe`]); sent again after the resubmit interval at the latest, since a yes is no proof |
 //! | unknown, endpoint, pool full, node policy, account limit | the same bytes again, soon, then less often |
 //! | nonce too low | the receipts of all attempts are looked at |
-//! | nonce too high | the lower slot must land first; the same bytes again soon |
+//! | nonce too high | the lowest slot goes again, and the same bytes soon after it |
 //! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
 //! | insufficient funds | the same bytes again later |
 //! | invalid, reverted, never includable | the transaction is to fail, if this is its newest content: its slot gets a no-op |
@@ -26,7 +26,8 @@ const FUNDS_WAIT_MS: u64 = 5_000;
 impl Lane {
     pub(super) fn plan_send(&mut self, plan: &mut Plan, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return };
-        let end = Slot(count.0.saturating_add(self.settings.max_in_flight));
+        let end = Slot(count.0.saturating_add(self.window()));
+        let end = self.first_out_of_order(count).map_or(end, |first| first.min(end));
         let mut outgoing = Vec::new();
         for (slot, record) in self.slots.range_mut(count..end.max(count)) {
             if record.mined.is_some() || record.work.sending {
@@ -68,19 +69,26 @@ impl Lane {
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut fatal = false;
+        let mut missing_below = false;
         let planned = work.send_at;
         work.unclear_sends = unclear.saturating_add(1);
         match report.outcome {
             SendOutcome::Accepted | SendOutcome::AlreadyKnown => {
                 work.unclear_sends = 0;
                 work.send_at = now.after(resubmit);
+                if newest {
+                    Self::probe_later(work, resubmit, now);
+                }
             }
             SendOutcome::Unknown
             | SendOutcome::Endpoint
             | SendOutcome::PoolFull
             | SendOutcome::NodePolicy
-            | SendOutcome::AccountLimit
-            | SendOutcome::NonceTooHigh => work.send_at = soon,
+            | SendOutcome::AccountLimit => work.send_at = soon,
+            SendOutcome::NonceTooHigh => {
+                work.send_at = soon;
+                missing_below = true;
+            }
             SendOutcome::NonceTooLow => {
                 work.look_at = now;
                 work.send_at = soon;
@@ -108,6 +116,9 @@ impl Lane {
             work.send_at = planned;
             work.unclear_sends = unclear;
         }
+        if missing_below {
+            self.send_lowest_again(slot, soon);
+        }
         self.changes.attempt_hint(slot, ordinal, now);
         self.journal_answer(slot, hash, &report, first_of_its_kind, now);
         self.planted_recycle(slot, report.outcome, now);
@@ -120,6 +131,15 @@ impl Lane {
             };
             let reason = Reason { code, text };
             self.begin_ending(id, Ending::Fail(reason), now);
+        }
+    }
+
+    /// A node misses what comes before this slot, whatever it said when it got it: the lowest open one goes again.
+    fn send_lowest_again(&mut self, below: Slot, at: Millis) {
+        let Some(count) = self.chain_count() else { return };
+        let mut lower = self.slots.range_mut(count..below.max(count)).map(|(_, record)| record);
+        if let Some(record) = lower.find(|record| record.mined.is_none()) {
+            record.work.send_at = record.work.send_at.min(at);
         }
     }
 

@@ -219,7 +219,8 @@ impl Lane {
             return estimate;
         }
         let more = estimate.0 / 100 * u64::from(self.settings.gas_headroom_percent);
-        let limit = self.view.as_ref().map_or(u64::MAX, |view| view.head.gas_limit.0);
+        let block = self.view.as_ref().map_or(u64::MAX, |view| view.head.gas_limit.0);
+        let limit = self.settings.limits.gas.map_or(block, |most| most.0.min(block));
         Gas(estimate.0.saturating_add(more).min(limit.max(estimate.0)))
     }
 

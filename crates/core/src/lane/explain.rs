@@ -163,10 +163,7 @@ impl Lane {
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
-        format!(
-            "waiting for a slot: {out} of {} are out and {ahead} wait before it",
-            self.settings.max_in_flight
-        )
+        format!("waiting for a slot: {out} of {} are out and {ahead} wait before it", self.window())
     }
 
     fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {

@@ -10,6 +10,7 @@
 //!
 //! What has ended is kept in sight until the chain itself cannot take it back ([`super::keep`]).
 
+use super::allocate::uses_two;
 use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
 use crate::request::OnDisplaced;
@@ -53,6 +54,9 @@ impl Lane {
             return;
         };
         let Some(mut tx) = record.tx.and_then(|id| self.bound.remove(&id)) else { return };
+        if tx.takes_two_slots() && !uses_two(&tx, &winner) {
+            self.free_second_slot(slot);
+        }
         if tx.status.rechecking && tx.status.ending.is_none() && winner.no_op {
             self.keep(slot, receipt.block, None);
             self.check_anew(tx, slot, receipt.block, now);
@@ -124,6 +128,9 @@ impl Lane {
         }
         self.keep(slot, block, None);
         let Some(mut tx) = tx else { return };
+        if tx.takes_two_slots() {
+            self.free_second_slot(slot);
+        }
         let wish = tx.request.options.on_displaced.unwrap_or(self.settings.on_displaced);
         tx.status.displaced = false;
         tx.status.receipt = None;
@@ -156,6 +163,9 @@ impl Lane {
                 self.changes.journal(Some(id), now, entry);
             } else if let Some(mut tx) = self.bound.remove(&id) {
                 if let Some(slot) = tx.status.slot.take() {
+                    if tx.takes_two_slots() {
+                        self.free_second_slot(slot);
+                    }
                     self.give_back(slot, id, now);
                 }
                 self.end(tx, ending, now);

@@ -15,18 +15,35 @@ use crate::request::OnInsufficientFunds;
 use crate::transaction::{ReasonCode, Transaction};
 use crate::{Millis, TxId, Wei};
 
-/// The most that an attempt can cost.
-pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei) -> U256 {
-    fees.cap().cost(gas).0.saturating_add(value.0)
+/// A no-op's bytes with its signature, and what an envelope adds to data.
+pub(super) const NO_OP_BYTES: usize = 200;
+/// A storage key, or an address, in a signed transaction.
+const WORD_BYTES: usize = 33;
+const AUTHORIZATION_BYTES: usize = 130;
+
+/// The most that an attempt can cost; `data` is what its bytes cost on top, where the chain is a rollup.
+pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei, data: U256) -> U256 {
+    fees.cap().cost(gas).0.saturating_add(value.0).saturating_add(data)
+}
+
+/// At least as many bytes as a transaction will have when it is signed.
+pub(super) fn unsigned_bytes(tx: &Transaction) -> usize {
+    let payload = tx.payload();
+    let words: usize = payload.access_list.iter().map(|item| 1 + item.storage_keys.len()).sum();
+    let authorizations = payload.authorization_list.len() * AUTHORIZATION_BYTES;
+    NO_OP_BYTES + payload.data.len() + words * WORD_BYTES + authorizations
 }
 
 impl Lane {
     /// What is left of the balance when everything out has cost its worst. None if the balance is not known.
     pub(super) fn funds_left(&self) -> Option<U256> {
-        let balance = self.view.as_ref()?.balances.get(&self.id.signer)?;
+        let view = self.view.as_ref()?;
+        let balance = view.balances.get(&self.id.signer)?;
         let out = self.slots.values().filter(|record| record.mined.is_none()).filter_map(|record| {
-            let cost =
-                |attempt: &crate::attempt::Attempt| worst_cost(&attempt.fees, attempt.gas, attempt.value);
+            let cost = |attempt: &crate::attempt::Attempt| {
+                let data = view.fees.data_cost(attempt.raw.len());
+                worst_cost(&attempt.fees, attempt.gas, attempt.value, data)
+            };
             record.attempts.iter().map(cost).max()
         });
         let signing = self.tentative.values().map(|tentative| tentative.cost);
@@ -38,7 +55,7 @@ impl Lane {
     pub(super) fn first_cost(&self, tx: &Transaction, gas: Gas) -> Option<U256> {
         let quote = &self.view.as_ref()?.fees;
         let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-        Some(worst_cost(&fees, gas, tx.payload().value))
+        Some(worst_cost(&fees, gas, tx.payload().value, quote.data_cost(unsigned_bytes(tx))))
     }
 
     /// Ready, and dearer than what is left: how much it needs and how much there is.
@@ -81,14 +98,15 @@ impl Lane {
 
     /// Ends those whose own gas no block can hold: at admission the limit may not have been known yet.
     pub(super) fn fail_unholdable(&mut self, now: Millis) {
-        let Some(limit) = self.live_view().map(|view| view.head.gas_limit) else { return };
+        let Some(block) = self.live_view().map(|view| view.head.gas_limit) else { return };
+        let limit = self.settings.limits.gas.map_or(block, |most| most.min(block));
         let too_much = |waiting: &Waiting| {
             let gas = waiting.tx.payload().gas.filter(|gas| *gas > limit)?;
             Some((waiting.tx.id, gas))
         };
         let ended: Vec<_> = self.waiting.values().filter_map(too_much).collect();
         for (id, gas) in ended {
-            let text = format!("its gas of {gas} is above the block gas limit of {limit}");
+            let text = format!("its gas of {gas} is above the limit of {limit} that this chain has for one");
             self.fail_waiting(id, ReasonCode::Invalid, text, now);
         }
     }

@@ -8,9 +8,10 @@
 //! before anything else is done; [`Lane::plan`] says what to do next. All three are pure. A lane whose commit was
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
-//! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask for on the way ([`replace`], [`hurry`],
-//! [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom, [`explain`] the sentences.
+//! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
+//! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
+//! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom,
+//! [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
@@ -29,6 +30,7 @@ mod funds;
 mod hurry;
 mod keep;
 mod planted;
+mod probe;
 mod prove;
 mod replace;
 mod reprice;
@@ -39,6 +41,7 @@ mod test_world;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,6 +64,7 @@ pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use explain::Hold;
 pub use fill::MOST_SLOTS;
+pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
 
 /// Something that happened.
@@ -94,6 +98,8 @@ pub enum LaneEvent {
     FollowFailed { asked: Vec<TxId> },
     /// Something was committed about transactions that others follow.
     Moved(Vec<TxId>),
+    /// An answer to [`Action::Probe`].
+    Pooled(Vec<Pooled>),
 }
 
 /// What the store had for the lane.
@@ -133,6 +139,8 @@ pub enum Action {
     Prove(Proof),
     /// Read how far these transactions are, whatever their lanes.
     Follow(Vec<TxId>),
+    /// Ask whether any endpoint still shows these attempts.
+    Probe(Vec<(Slot, TxHash)>),
 }
 
 /// What is to be proven.
@@ -192,6 +200,10 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
+    /// When the newest attempt is looked up in the pool, if it is.
+    probe_at: Option<Millis>,
+    probing: bool,
+    probes: u32,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -436,6 +448,7 @@ impl Lane {
                 LaneEvent::Followed { asked, statuses } => self.take_followed(&statuses, &asked, now),
                 LaneEvent::FollowFailed { asked } => self.follow_failed(&asked, now),
                 LaneEvent::Moved(ids) => self.take_moved(&ids),
+                LaneEvent::Pooled(answers) => self.take_pooled(answers, now),
             }
         }
         self.judge_followers(now);
@@ -470,6 +483,7 @@ impl Lane {
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);
         self.plan_send(&mut plan, now);
+        self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);
         self.plan_prove(&mut plan, now);
         self.plan_follow(&mut plan, now);

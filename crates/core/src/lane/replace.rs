@@ -29,9 +29,11 @@ impl Lane {
         }
         let Some(tx) = self.known(id) else { return };
         let version = tx.version().next();
-        if tx.status.ending.is_some() || version.0 > MOST_CONTENTS {
+        let needs_more = payload.authorizes_sender() && !tx.takes_two_slots();
+        if tx.status.ending.is_some() || version.0 > MOST_CONTENTS || needs_more {
             let text = match &tx.status.ending {
                 Some(ending) => format!("it is already on its way to {}", ending.state().name()),
+                None if needs_more => "it would use up a second slot, which it does not have".to_owned(),
                 None => format!("it has had {MOST_CONTENTS} contents, which is the most"),
             };
             let reason = Reason { code: ReasonCode::NotReplaced, text };

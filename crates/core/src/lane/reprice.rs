@@ -9,7 +9,7 @@ use super::budget::draft_fee;
 use super::keep::current;
 use super::{Lane, Plan, Prep, SlotRecord};
 use crate::attempt::{Call, Draft};
-use crate::fees::{raised_to, replacement_price};
+use crate::fees::{Ladder, raised_to, replacement_price};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::request::{AskedFees, Speed};
@@ -128,12 +128,16 @@ impl Lane {
         };
         let asked = tx.map_or(AskedFees::Market, |tx| tx.asked_fees());
         let live = self.live_fees(slot);
-        let ceiling = self.ceiling(tx.filter(|_| !no_op));
-        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, ceiling);
+        let ladder = Ladder {
+            step: self.settings.bump_percent,
+            rule: self.settings.replacement_percent,
+            ceiling: self.ceiling(tx.filter(|_| !no_op)),
+        };
+        let price = replacement_price(&live, &view.fees, speed, ladder);
         let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));
         let tx = record.tx;
         let fees = match price {
-            Ok(fees) => self.planted_speed_up(slot, raised_to(fees, asked, ceiling)),
+            Ok(fees) => self.planted_speed_up(slot, raised_to(fees, asked, ladder.ceiling)),
             Err(at) => {
                 let entry = Entry::AtCeiling { slot, needed: at.needed, ceiling: at.ceiling };
                 self.changes.journal_hint(tx, now, entry);

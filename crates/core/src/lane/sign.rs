@@ -186,8 +186,10 @@ impl Lane {
                 continue;
             }
             let Some((draft, sealed)) = self.tentative.remove(&slot).and_then(|t| t.signed) else { continue };
+            let mut two = false;
             if let Some(id) = draft.tx {
                 let Some(mut waiting) = self.leave_waiting(id) else { continue };
+                two = waiting.tx.takes_two_slots();
                 waiting.tx.status.slot = Some(slot);
                 self.bound.insert(id, waiting.tx);
             } else {
@@ -201,7 +203,7 @@ impl Lane {
                 self.row.refilled = self.row.refilled.saturating_add(1);
                 record.work.first_ordinal = self.row.refilled.saturating_mul(REFILL_STEP);
             }
-            self.occupy(slot);
+            self.occupy(slot, two);
             self.slots.insert(slot, record);
             self.store_attempt(draft, sealed, now);
         }
@@ -237,6 +239,8 @@ impl Lane {
         };
         record.work.send_at = now;
         record.work.unclear_sends = 0;
+        record.work.probes = 0;
+        record.work.probe_at = None;
         record.attempts.push(attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {

@@ -103,6 +103,7 @@ impl Desk {
                 | Action::Prepare(_)
                 | Action::Look(_)
                 | Action::Prove(_)
+                | Action::Probe(_)
                 | Action::Follow(_) => {}
             }
         }

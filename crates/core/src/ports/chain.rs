@@ -9,6 +9,7 @@ use super::signer::{Preimage, Signature};
 use crate::attempt::{Call, Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendReport;
+use crate::request::Authorization;
 use crate::view::{Block, BlockRef, Receipt};
 use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
@@ -62,6 +63,9 @@ pub struct EndpointHealth {
     pub name: String,
     pub usable: bool,
     pub head: Option<u64>,
+    pub finalized: Option<u64>,
+    /// What it turned out not to do; done otherwise, or by another.
+    pub lacks: Vec<&'static str>,
     pub latency_ms: Option<u64>,
     /// The newest trouble, in words.
     pub trouble: Option<String>,
@@ -73,6 +77,14 @@ pub trait Codec: Send + Sync {
     fn preimage(&self, draft: &Draft) -> Preimage;
     /// The bytes to send, once signed.
     fn seal(&self, draft: &Draft, signature: &Signature) -> Sealed;
+    /// What the key must sign first, if the draft delegates the sender's own code (EIP-7702).
+    fn authorization(&self, _draft: &Draft) -> Option<Preimage> {
+        None
+    }
+    /// Whose word a signed authorization is; none if that cannot be told.
+    fn authority(&self, _authorization: &Authorization) -> Option<Account> {
+        None
+    }
 }
 
 /// One chain behind one or more endpoints.
@@ -93,6 +105,10 @@ pub trait Chain: Send + Sync {
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
     /// Each account's balance at that block, in the order asked.
     async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error>;
+    /// Whether each account's code is a delegation (EIP-7702) at that block, in the order asked.
+    async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error>;
+    /// Whether any endpoint shows each of these, in its pool or in a block, in the order asked. Absence proves nothing.
+    async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error>;
     /// The account's transaction with that count in the block; none if the count was passed otherwise.
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error>;
     /// What the chain asks now.

@@ -106,6 +106,14 @@ impl Chain for Model {
         Err(unreachable())
     }
 
+    async fn delegated(&self, _: &[Account], _: &BlockRef) -> Result<Vec<bool>, Error> {
+        panic!("nobody asks for code here")
+    }
+
+    async fn pooled(&self, _: &[TxHash]) -> Result<Vec<bool>, Error> {
+        panic!("nobody asks for the pool here")
+    }
+
     async fn taker(&self, _: &BlockRef, account: Account, _: Slot) -> Result<Option<Taker>, Error> {
         assert_eq!(account, LANE.signer);
         let hash = self.taker.map_err(|()| unreachable())?;

@@ -87,6 +87,14 @@ impl Chain for EverySecond {
         panic!("nothing is weighed here")
     }
 
+    async fn delegated(&self, _: &[Account], _: &BlockRef) -> Result<Vec<bool>, Error> {
+        panic!("nobody asks for code here")
+    }
+
+    async fn pooled(&self, _: &[TxHash]) -> Result<Vec<bool>, Error> {
+        panic!("nobody asks for the pool here")
+    }
+
     async fn taker(&self, _: &BlockRef, _: Account, _: Slot) -> Result<Option<Taker>, Error> {
         panic!("nothing is proven here")
     }

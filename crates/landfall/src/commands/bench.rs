@@ -11,6 +11,7 @@ use std::time::Duration;
 use alloy_primitives::{B256, Bytes};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use landfall_chain::spec::Finality;
 use landfall_core::ports::signer::{Preimage, Signer as _};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
 use serde_json::json;
@@ -19,7 +20,7 @@ use super::dev_keys;
 use super::rig::{self, Rig};
 use crate::cli::Bench;
 use crate::client::Client;
-use crate::config::{Chain, ConfiguredFinality};
+use crate::config::Chain;
 use crate::output;
 use crate::system::{moment, unix_seconds};
 
@@ -36,20 +37,10 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
     config.queue_per_account = usize::try_from(WINDOW)?;
     config.pool_limit = 200_000;
     let chain = Devchain::start(config).await?;
-    let settings = Chain {
-        id: chain.config().chain_id,
-        rpc: vec![chain.http_url()],
-        finality: ConfiguredFinality::Blocks(2),
-        poll_ms: 50,
-        max_in_flight: WINDOW,
-        resubmit_after_s: 60,
-        bump_percent: 20,
-        max_fee_gwei: 500,
-        max_spend_per_day_eth: 0.0,
-        approve_above_wei: None,
-        reset_above_returned: 64,
-        request_timeout_ms: 10_000,
-    };
+    let mut settings = Chain::new(chain.config().chain_id, vec![chain.http_url()])?;
+    settings.spec.finality = Finality::Blocks(2);
+    settings.spec.poll_ms = 50;
+    settings.spec.max_in_flight = WINDOW;
     let rig = Rig::start(settings, usize::try_from(args.signers)?).await?;
     let begun = moment();
     let bar = progress(args);

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use landfall_chain::spec::Finality;
 use landfall_devchain::{Devchain, Fault, Mining, Removed, Rule};
 use serde_json::json;
 
 use super::hostile;
 use super::rig::{self, Rig};
 use crate::cli::Demo;
-use crate::config::{Chain, ConfiguredFinality};
+use crate::config::Chain;
 use crate::output::{self, Colour, coloured};
 use crate::system::{moment, unix_seconds};
 
@@ -32,20 +33,12 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
     }
     let begun = moment();
     let chain = start_chain(args.seed).await?;
-    let settings = Chain {
-        id: chain.config().chain_id,
-        rpc: vec![chain.http_url()],
-        finality: ConfiguredFinality::Blocks(2),
-        poll_ms: 50,
-        max_in_flight: 32,
-        resubmit_after_s: 1,
-        bump_percent: 20,
-        max_fee_gwei: 500,
-        max_spend_per_day_eth: 0.0,
-        approve_above_wei: None,
-        reset_above_returned: 64,
-        request_timeout_ms: 2_000,
-    };
+    let mut settings = Chain::new(chain.config().chain_id, vec![chain.http_url()])?;
+    settings.spec.finality = Finality::Blocks(2);
+    settings.spec.poll_ms = 50;
+    settings.spec.max_in_flight = 32;
+    settings.resubmit_after_s = 1;
+    settings.request_timeout_ms = 2_000;
     let mut rig = Rig::start(settings, usize::try_from(args.lanes())?).await?;
     add_faults(&chain);
     let signers = rig.signers.iter().cycle();

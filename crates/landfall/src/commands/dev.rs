@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use landfall_chain::spec::Finality;
 use landfall_core::ports::signer::Signer as SignerPort;
 use landfall_core::{Account, ChainId, LaneId};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
 
 use super::dev_keys;
 use crate::cli::Dev;
-use crate::config::{Chain, Config, ConfiguredFinality};
+use crate::config::{Chain, Config};
 use crate::node::{Node, stop_signal};
 use crate::output::{Colour, coloured};
 use crate::system::unix_seconds;
@@ -30,28 +31,20 @@ pub(crate) async fn run(args: &Dev) -> Result<()> {
     config.server.listen = args.listen;
     config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
     config.node.name = "dev".to_owned();
-    config.chain = vec![dev_chain(&chain)];
+    config.chain = vec![dev_chain(&chain)?];
     let node = Node::start_with(&config, dev_signers(chain.config().chain_id, SIGNERS)?).await?;
     greet(&node, &chain, every)?;
     node.run(stop_signal()).await
 }
 
 /// The settings of `landfall dev`: finality 2, and quick.
-fn dev_chain(chain: &Devchain) -> Chain {
-    Chain {
-        id: chain.config().chain_id,
-        rpc: vec![chain.http_url()],
-        finality: ConfiguredFinality::Blocks(2),
-        poll_ms: 100,
-        max_in_flight: 64,
-        resubmit_after_s: 10,
-        bump_percent: 20,
-        max_fee_gwei: 500,
-        max_spend_per_day_eth: 0.0,
-        approve_above_wei: None,
-        reset_above_returned: 64,
-        request_timeout_ms: 10_000,
-    }
+fn dev_chain(chain: &Devchain) -> Result<Chain> {
+    let mut settings = Chain::new(chain.config().chain_id, vec![chain.http_url()])?;
+    settings.spec.finality = Finality::Blocks(2);
+    settings.spec.poll_ms = 100;
+    settings.spec.max_in_flight = 64;
+    settings.resubmit_after_s = 10;
+    Ok(settings)
 }
 
 /// Signers for the first of the public test accounts.

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
-use landfall_core::request::Finality;
-use landfall_core::{Account, ChainId, Price};
+use landfall_chain::spec::{Finality, Spec};
+use landfall_core::settings::{LaneSettings, TxLimits};
+use landfall_core::{Account, ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Everything.
@@ -98,18 +99,13 @@ impl Default for Lease {
     }
 }
 
+/// A chain: what is said of it here, and for the rest what is known of it by its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chain {
     pub(crate) id: u64,
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) rpc: Vec<String>,
-    #[serde(default = "default::finality")]
-    pub(crate) finality: ConfiguredFinality,
-    #[serde(default = "default::poll_ms")]
-    pub(crate) poll_ms: u64,
-    #[serde(default = "default::max_in_flight")]
-    pub(crate) max_in_flight: u64,
     #[serde(default = "default::resubmit_after_s")]
     pub(crate) resubmit_after_s: u64,
     #[serde(default = "default::bump_percent")]
@@ -124,20 +120,14 @@ pub(crate) struct Chain {
     pub(crate) reset_above_returned: usize,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
+    #[serde(default = "default::requests_per_s", deserialize_with = "one_or_more_numbers")]
+    pub(crate) requests_per_s: Vec<u32>,
+    /// Its keys stand beside the others. What the file leaves out was filled in before it is read.
+    #[serde(flatten)]
+    pub(crate) spec: Spec,
 }
 
 mod default {
-    use super::ConfiguredFinality;
-
-    pub(super) fn finality() -> ConfiguredFinality {
-        ConfiguredFinality::Blocks(20)
-    }
-    pub(super) fn poll_ms() -> u64 {
-        500
-    }
-    pub(super) fn max_in_flight() -> u64 {
-        16
-    }
     pub(super) fn resubmit_after_s() -> u64 {
         60
     }
@@ -153,31 +143,36 @@ mod default {
     pub(super) fn request_timeout_ms() -> u64 {
         10_000
     }
+    pub(super) fn requests_per_s() -> Vec<u32> {
+        vec![0]
+    }
 }
 
-/// A number of blocks, or a tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum ConfiguredFinality {
-    Blocks(u64),
-    Tag(FinalityTag),
+/// One number for all endpoints, or one for each.
+fn one_or_more_numbers<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore {
+        One(u32),
+        More(Vec<u32>),
+    }
+    Ok(match OneOrMore::deserialize(d)? {
+        OneOrMore::One(number) => vec![number],
+        OneOrMore::More(numbers) => numbers,
+    })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FinalityTag {
-    Safe,
-    Finalized,
-}
-
-impl From<ConfiguredFinality> for Finality {
-    fn from(configured: ConfiguredFinality) -> Self {
-        match configured {
-            ConfiguredFinality::Blocks(blocks) => Self::Blocks(blocks),
-            ConfiguredFinality::Tag(FinalityTag::Safe) => Self::Safe,
-            ConfiguredFinality::Tag(FinalityTag::Finalized) => Self::Finalized,
+/// Gives every chain the keys that it does not set, from what is known of it by its id.
+fn fill_in_specs(table: &mut toml::Table) -> Result<()> {
+    let Some(toml::Value::Array(chains)) = table.get_mut("chain") else { return Ok(()) };
+    for chain in chains.iter_mut().filter_map(toml::Value::as_table_mut) {
+        let Some(id) = chain.get("id").and_then(toml::Value::as_integer) else { continue };
+        let Ok(id) = u64::try_from(id) else { continue };
+        for (key, value) in toml::Table::try_from(Spec::of(ChainId(id))?)? {
+            chain.entry(key).or_insert(value);
         }
     }
+    Ok(())
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -233,6 +228,7 @@ impl Config {
     pub(crate) fn parse(text: &str, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
         let mut table: toml::Table = text.parse()?;
         env::overlay(&mut table, vars)?;
+        fill_in_specs(&mut table)?;
         let config: Self = table.try_into()?;
         config.check()?;
         Ok(config)
@@ -247,21 +243,7 @@ impl Config {
             if chain.rpc.iter().all(String::is_empty) {
                 bail!("chain {} has no endpoint; give at least one in rpc", chain.id);
             }
-            if chain.max_in_flight == 0 {
-                bail!("chain {}: max_in_flight must be at least 1, or nothing would be sent", chain.id);
-            }
-            if chain.bump_percent < 10 {
-                bail!(
-                    "chain {}: bump_percent must be at least 10, which nodes ask of a replacement",
-                    chain.id
-                );
-            }
-            if !(0.0..=1e9).contains(&chain.max_spend_per_day_eth) {
-                bail!("chain {}: max_spend_per_day_eth must be 0 (no budget) or a positive amount", chain.id);
-            }
-            if chain.resubmit_after_s == 0 || chain.poll_ms == 0 || chain.request_timeout_ms == 0 {
-                bail!("chain {}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0", chain.id);
-            }
+            chain.check()?;
         }
         for signer in &self.signer {
             if let Some(unknown) = signer.chains.iter().find(|id| !seen.contains_key(id)) {
@@ -292,21 +274,80 @@ impl Store {
 }
 
 impl Chain {
-    pub(crate) fn lane_settings(&self) -> landfall_core::settings::LaneSettings {
-        landfall_core::settings::LaneSettings {
-            finality: self.finality.into(),
-            max_in_flight: self.max_in_flight,
+    /// A chain with the defaults of its id.
+    pub(crate) fn new(id: u64, rpc: Vec<String>) -> Result<Self> {
+        Ok(Self {
+            id,
+            rpc,
+            resubmit_after_s: default::resubmit_after_s(),
+            bump_percent: default::bump_percent(),
+            max_fee_gwei: default::max_fee_gwei(),
+            max_spend_per_day_eth: 0.0,
+            approve_above_wei: None,
+            reset_above_returned: default::reset_above_returned(),
+            request_timeout_ms: default::request_timeout_ms(),
+            requests_per_s: default::requests_per_s(),
+            spec: Spec::of(ChainId(id))?,
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let (id, spec) = (self.id, &self.spec);
+        if spec.max_in_flight == 0 || spec.delegated_in_flight == 0 {
+            bail!(
+                "chain {id}: max_in_flight and delegated_in_flight must be at least 1, or nothing would be sent"
+            );
+        }
+        if spec.replacement_percent == 0 || self.bump_percent < spec.replacement_percent {
+            let rule = spec.replacement_percent.max(1);
+            bail!("chain {id}: bump_percent must be at least {rule}, which nodes ask of a replacement");
+        }
+        if !(0.0..=1e9).contains(&self.max_spend_per_day_eth) {
+            bail!("chain {id}: max_spend_per_day_eth must be 0 (no budget) or a positive amount");
+        }
+        if self.resubmit_after_s == 0 || spec.poll_ms == 0 || self.request_timeout_ms == 0 {
+            bail!("chain {id}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0");
+        }
+        if !spec.tags && matches!(spec.finality, Finality::Tag(_)) {
+            bail!("chain {id} has no safe or finalized block; give finality as a number of blocks");
+        }
+        if let Some(kind) = spec.tx_types.iter().find(|kind| !matches!(kind, 0 | 1 | 2 | 4)) {
+            bail!("chain {id}: tx_types has {kind}; Landfall sends types 0, 1, 2 and 4");
+        }
+        if !spec.tx_types.contains(&0) && !spec.tx_types.contains(&2) {
+            bail!("chain {id}: tx_types must have 0 or 2, or a no-op could not be sent");
+        }
+        if self.requests_per_s.is_empty() {
+            bail!("chain {id}: requests_per_s is a number, or one for each endpoint; 0 for no limit");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lane_settings(&self) -> LaneSettings {
+        let spec = &self.spec;
+        LaneSettings {
+            finality: spec.finality.into(),
+            max_in_flight: spec.max_in_flight,
+            delegated_in_flight: spec.delegated_in_flight,
+            gapless: !spec.mempool,
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
+            replacement_percent: spec.replacement_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
             max_spend_per_day: self.max_spend_per_day(),
             approve_above: self.approve_above_wei,
             reset_above_returned: Some(self.reset_above_returned),
-            on_displaced: match self.finality {
-                ConfiguredFinality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
-                ConfiguredFinality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,
+            gas_headroom_percent: spec.gas_headroom_percent,
+            on_displaced: match spec.finality {
+                Finality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
+                Finality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,
             },
-            ..landfall_core::settings::LaneSettings::default()
+            limits: TxLimits {
+                types: spec.tx_types.clone(),
+                gas: (spec.max_tx_gas > 0).then_some(Gas(spec.max_tx_gas)),
+                bytes: (spec.max_tx_bytes > 0).then_some(spec.max_tx_bytes),
+            },
+            ..LaneSettings::default()
         }
     }
 
@@ -318,8 +359,10 @@ impl Chain {
 
     pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {
         let mut config = landfall_chain::evm::Config::new(ChainId(self.id), self.rpc.clone());
-        config.poll_interval = Duration::from_millis(self.poll_ms);
+        config.poll_interval = Duration::from_millis(self.spec.poll_ms);
         config.request_timeout = Duration::from_millis(self.request_timeout_ms);
+        config.requests_per_s.clone_from(&self.requests_per_s);
+        config.pricing = (&self.spec).into();
         config
     }
 }
@@ -356,7 +399,7 @@ mod tests {
     }
 
     const SMALL: &str =
-        "[[chain]]\nid = 1\nrpc = [\"http://127.0.0.1:1\"]\n[[signer]]\nprivate_key_env = \"K\"";
+        "[[chain]]\nid = 31337\nrpc = [\"http://127.0.0.1:1\"]\n[[signer]]\nprivate_key_env = \"K\"";
 
     #[test]
     fn what_is_not_set_has_the_documented_default() {
@@ -364,9 +407,33 @@ mod tests {
         assert_eq!(config.server.listen.to_string(), "127.0.0.1:8645");
         assert_eq!(config.store.url, "sqlite://landfall.db");
         let chain = &config.chain[0];
-        assert_eq!(Finality::from(chain.finality), Finality::Blocks(20));
-        assert_eq!((chain.poll_ms, chain.max_in_flight, chain.resubmit_after_s), (500, 16, 60));
+        assert_eq!(chain.spec.finality, Finality::Blocks(20));
+        let spec = &chain.spec;
+        assert_eq!((spec.poll_ms, spec.max_in_flight, chain.resubmit_after_s), (500, 16, 60));
         assert_eq!((chain.bump_percent, chain.max_fee_gwei), (20, 500));
+        assert_eq!(*chain, Chain::new(31_337, chain.rpc.clone()).unwrap());
+    }
+
+    // covers: E10, F5, M6
+    #[test]
+    fn what_is_known_of_a_chain_by_its_id_is_its_default_and_reaches_its_lanes() {
+        let chain = |id: u64, more: &str| {
+            let text = format!("[[chain]]\nid = {id}\nrpc = \"http://127.0.0.1:1\"\n{more}");
+            parse(&text, &[]).unwrap().chain.remove(0)
+        };
+        let ethereum = chain(1, "").lane_settings();
+        assert_eq!(ethereum.finality, landfall_core::request::Finality::Finalized);
+        assert_eq!(ethereum.limits.gas, Some(Gas(1 << 24)));
+        assert!(!ethereum.gapless);
+        let arbitrum = chain(42_161, "");
+        assert!(arbitrum.lane_settings().gapless && !arbitrum.chain_config().pricing.tips);
+        assert_eq!(chain(8453, "").lane_settings().delegated_in_flight, 4);
+        assert_eq!(chain(137, "").chain_config().pricing.min_tip, Price::gwei(25));
+        assert_eq!(chain(324, "").lane_settings().limits.types, [0, 2]);
+        let changed = chain(137, "min_tip_wei = 30000000000\nfinality = 3\nmempool = false");
+        assert_eq!(changed.chain_config().pricing.min_tip, Price::gwei(30));
+        assert_eq!(changed.lane_settings().finality, landfall_core::request::Finality::Blocks(3));
+        assert!(changed.lane_settings().gapless);
     }
 
     #[test]
@@ -381,8 +448,11 @@ mod tests {
         let config = parse(SMALL, &vars).unwrap();
         assert_eq!(config.server.listen.port(), 9000);
         assert_eq!(config.chain[0].rpc.len(), 2);
-        assert_eq!(config.chain[0].max_in_flight, 64);
-        assert_eq!(Finality::from(config.chain[0].finality), Finality::Finalized);
+        assert_eq!(config.chain[0].spec.max_in_flight, 64);
+        assert_eq!(
+            config.chain[0].spec.finality,
+            Finality::Tag(landfall_chain::spec::FinalityTag::Finalized)
+        );
     }
 
     #[test]
@@ -392,6 +462,8 @@ mod tests {
             (SMALL, &[("LANDFALL_CHAIN__0__MAX_IN_FLIHT", "1")][..], "max_in_fliht"),
             (SMALL, &[("LANDFALL_CHAIN__0__MAX_IN_FLIGHT", "0")][..], "max_in_flight"),
             (SMALL, &[("LANDFALL_CHAIN__0__BUMP_PERCENT", "5")][..], "bump_percent"),
+            ("[[chain]]\nid = 5\nrpc = \"x\"\ntx_types = [3]", &[][..], "tx_types"),
+            ("[[chain]]\nid = 5\nrpc = \"x\"\ntags = false\nfinality = \"safe\"", &[][..], "no safe"),
             ("[[signer]]\nchains = [7]", &[][..], "chain 7"),
         ] {
             let error = format!("{:#}", parse(text, vars).unwrap_err());

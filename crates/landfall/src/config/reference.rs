@@ -9,14 +9,20 @@ pub(crate) struct Key {
     pub(crate) sentence: &'static str,
     /// The key is commented out in the example.
     pub(crate) optional: bool,
+    /// The default is what is known of the chain by its id.
+    by_chain: bool,
 }
 
 const fn key(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
-    Key { path, value, sentence, optional: false }
+    Key { path, value, sentence, optional: false, by_chain: false }
 }
 
 const fn optional(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
-    Key { path, value, sentence, optional: true }
+    Key { path, value, sentence, optional: true, by_chain: false }
+}
+
+const fn by_chain(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
+    Key { path, value, sentence, optional: false, by_chain: true }
 }
 
 /// Every key, in the order of the file.
@@ -52,9 +58,6 @@ pub(crate) const KEYS: &[Key] = &[
         "[\"http://127.0.0.1:8545\"]",
         "Endpoints: failover on reads, fan-out on sends. http, https, ws or wss.",
     ),
-    key("chain.finality", "20", "Blocks on top of the including one, or \"safe\", or \"finalized\"."),
-    key("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
-    key("chain.max_in_flight", "16", "How many slots of a lane may be out at once."),
     key(
         "chain.resubmit_after_s",
         "60",
@@ -78,6 +81,46 @@ pub(crate) const KEYS: &[Key] = &[
         "More slots than this given back without bytes make a lane reset itself.",
     ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
+    key(
+        "chain.requests_per_s",
+        "[0]",
+        "How many requests a second each endpoint may get: a number, or one for each of rpc; 0 for no limit.",
+    ),
+    by_chain(
+        "chain.finality",
+        "20",
+        "When a mined transaction is done: blocks on top of the including one, or \"safe\", or \"finalized\".",
+    ),
+    by_chain("chain.tags", "true", "Nodes know the safe and finalized blocks."),
+    by_chain("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
+    by_chain("chain.max_in_flight", "16", "How many slots of a lane may be out at once."),
+    by_chain("chain.delegated_in_flight", "1", "The same for an account with delegated code (EIP-7702)."),
+    by_chain(
+        "chain.mempool",
+        "true",
+        "Nodes keep what cannot be mined yet; if false, a slot is sent only when every lower one was taken.",
+    ),
+    by_chain("chain.tips", "true", "Tips matter; if false, none are looked up or offered."),
+    by_chain("chain.min_tip_wei", "1", "The smallest tip that is offered: nodes refuse less."),
+    by_chain("chain.min_price_wei", "1", "The smallest price per gas that is offered, tip included."),
+    by_chain(
+        "chain.replacement_percent",
+        "10",
+        "How much dearer a replacement must be for the chain's pools.",
+    ),
+    by_chain("chain.gas_headroom_percent", "20", "Added to gas estimates."),
+    by_chain(
+        "chain.data_fee",
+        "\"none\"",
+        "What a rollup charges for bytes: \"none\", \"in_gas\" (the estimate has it) or \"op_stack\" (on top, told by a contract).",
+    ),
+    by_chain(
+        "chain.tx_types",
+        "[0, 1, 2, 4]",
+        "The transaction types that are taken; 1 also stands for access lists in other types.",
+    ),
+    by_chain("chain.max_tx_gas", "0", "The most gas of one transaction; 0: only the block's limit."),
+    by_chain("chain.max_tx_bytes", "131072", "The most bytes of one signed transaction; 0: no limit."),
     optional(
         "signer.address",
         "\"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266\"",
@@ -137,7 +180,10 @@ pub(crate) fn page() -> String {
          lists by their number (`LANDFALL_CHAIN__0__RPC`; several URLs parted by commas). A variable wins over the file.\n\
          A key that Landfall does not know is an error.\n\n\
          This page is made from the code: `landfall config --markdown > docs/configuration.md`. `landfall config` prints\n\
-         the same as a commented file.\n",
+         the same as a commented file.\n\n\
+         Keys marked *by chain* have the default that is known of the chain by its id\n\
+         ([crates/chain/specs/chains.toml](../crates/chain/specs/chains.toml)); shown is that of chain 31337, and of chains\n\
+         that are not listed there.\n",
     );
     let mut current = "";
     for key in KEYS {
@@ -150,7 +196,11 @@ pub(crate) fn page() -> String {
             ));
         }
         let name = key.path.rsplit('.').next().unwrap_or_default();
-        let note = if key.optional { " (optional)" } else { "" };
+        let note = match (key.optional, key.by_chain) {
+            (true, _) => " (optional)",
+            (false, true) => " (by chain)",
+            (false, false) => "",
+        };
         text.push_str(&format!("| `{name}`{note} | `{}` | {} |\n", key.value, key.sentence));
     }
     text

@@ -244,6 +244,31 @@ async fn legacy_access_list_and_dynamic_fee_transactions_land_as_what_they_are()
 }
 
 #[tokio::test]
+async fn a_sender_that_delegates_its_own_code_uses_two_nonces_and_the_next_goes_on_after_them() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(500)).await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
+    let api = &server.api;
+    let list = json!([{ "address": RECEIVER }]);
+    let delegating = submission(json!({ "to": RECEIVER, "value": "5", "authorizationList": list }));
+    let (first, second) = (api.submit(&delegating).await, api.submit(&transfer()).await);
+    let done = api.until_state(&first, "confirmed").await;
+    assert_eq!(
+        (&done["nonce"], &done["payload"]["authorizationList"][0]["address"]),
+        (&json!(0), &json!(RECEIVER))
+    );
+    let on_chain = chain.call("eth_getTransactionByHash", json!([text(&done, "hash")])).await;
+    assert_eq!(
+        (text(&on_chain, "type").as_str(), text(&on_chain["authorizationList"][0], "nonce").as_str()),
+        ("0x4", "0x1")
+    );
+    let next = api.until_state(&second, "confirmed").await;
+    assert_eq!(next["nonce"], 2);
+    let sender = text(&next, "signer");
+    let code = chain.call("eth_getCode", json!([sender, "latest"])).await;
+    assert_eq!(code, json!(format!("0xef0100{}", RECEIVER[2..].to_lowercase())));
+}
+
+#[tokio::test]
 async fn a_caller_may_ask_for_less_finality_than_the_chain_is_configured_with() {
     let chain = Chain::without_mining().await;
     let server = Server::start(&chain.url(), Settings { finality: 5, ..Settings::default() }).await;

@@ -65,6 +65,22 @@ impl Fields {
         self.take(name).map(|value| number(&path, &value)).transpose()
     }
 
+    /// A number, or hex in a string as JSON-RPC clients write it.
+    pub(crate) fn quantity(&mut self, name: &str) -> Result<Option<u64>, Problem> {
+        let path = self.path(name);
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => {
+                let bad = || {
+                    Problem::at(Code::BadAmount, path.clone(), format!("{text:?} is not a number below 2^64"))
+                };
+                let amount: Wei = text.parse().map_err(|_| bad())?;
+                u64::try_from(amount.0).map(Some).map_err(|_| bad())
+            }
+            Some(value) => number(&path, &value).map(Some),
+        }
+    }
+
     pub(crate) fn address(&mut self, name: &str) -> Result<Option<Account>, Problem> {
         let path = self.path(name);
         Ok(match self.text(name)? {

@@ -1,6 +1,7 @@
 //! Reading what callers send: strict, field by field, with a code and a sentence for everything that is off.
 
 mod action;
+mod authorizations;
 mod fields;
 mod strict;
 mod submission;

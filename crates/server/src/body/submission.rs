@@ -8,6 +8,7 @@ use landfall_core::{ChainId, LaneId, RequestId};
 use landfall_engine::Submission;
 use serde_json::Value;
 
+use super::authorizations;
 use super::fields::{Fields, word, wrong_type};
 use crate::problem::{Code, Problem};
 
@@ -15,6 +16,7 @@ use crate::problem::{Code, Problem};
 const LARGEST_DATA: usize = 127 * 1_024;
 const LARGEST_METADATA: usize = 4_096;
 const MOST_ACCESS_ITEMS: usize = 1_000;
+const NO_BLOBS: &str = "blob transactions (type 3) are not sent by Landfall; send the data in another way";
 
 /// Reads a submission. `key` is the `Idempotency-Key` header, which equals `requestId`.
 pub(crate) fn submission(value: Value, key: Option<String>) -> Result<Submission, Problem> {
@@ -60,10 +62,9 @@ pub(super) fn payload(value: Value) -> Result<Payload, Problem> {
     if fields.take("nonce").is_some() {
         return Err(nonce("payload.nonce"));
     }
-    for name in ["authorizationList", "blobVersionedHashes", "maxFeePerBlobGas"] {
+    for name in ["blobVersionedHashes", "maxFeePerBlobGas", "blobs", "sidecar"] {
         if fields.take(name).is_some() {
-            let path = fields.path(name);
-            return Err(Problem::at(Code::Unsupported, path.clone(), format!("{path} is not supported yet")));
+            return Err(Problem::at(Code::Unsupported, fields.path(name), NO_BLOBS));
         }
     }
     let data = match (fields.bytes("data")?, fields.bytes("input")?) {
@@ -77,19 +78,22 @@ pub(super) fn payload(value: Value) -> Result<Payload, Problem> {
         return Err(Problem::at(Code::DataTooLarge, "payload.data", detail));
     }
     let access_list = fields.take("accessList").map(access_list).transpose()?.unwrap_or_default();
+    let authorization_list =
+        fields.take("authorizationList").map(authorizations::list).transpose()?.unwrap_or_default();
     let payload = Payload {
         to: fields.address("to")?,
         value: fields.wei("value")?.unwrap_or_default(),
         data,
         gas: fields.gas("gas")?,
-        fees: fees(&mut fields, !access_list.is_empty())?,
+        fees: fees(&mut fields, !access_list.is_empty(), !authorization_list.is_empty())?,
         access_list,
+        authorization_list,
     };
     fields.finish()?;
     Ok(payload)
 }
 
-fn fees(fields: &mut Fields, has_access_list: bool) -> Result<AskedFees, Problem> {
+fn fees(fields: &mut Fields, has_access_list: bool, authorizes: bool) -> Result<AskedFees, Problem> {
     let gas_price = fields.price("gasPrice")?;
     let max_fee = fields.price("maxFeePerGas")?;
     let tip = fields.price("maxPriorityFeePerGas")?;
@@ -100,7 +104,19 @@ fn fees(fields: &mut Fields, has_access_list: bool) -> Result<AskedFees, Problem
         return Err(Problem::at(Code::ConflictingFees, "payload.gasPrice", detail));
     }
     let dynamic = max_fee.is_some() || tip.is_some();
+    if authorizes && (gas_price.is_some() || kind.is_some_and(|kind| kind != 4)) {
+        let detail =
+            "a transaction with an authorizationList is of type 4 and has maxFeePerGas, not gasPrice";
+        return Err(Problem::at(Code::ConflictingFees, "payload.type", detail));
+    }
     match kind {
+        Some(4) if !authorizes => {
+            let detail = "a transaction of type 4 needs an authorizationList";
+            Err(Problem::at(Code::MissingField, "payload.authorizationList", detail))
+        }
+        Some(4) => Ok(AskedFees::Dynamic { max_fee, tip }),
+        Some(3) => Err(Problem::at(Code::Unsupported, "payload.type", NO_BLOBS)),
+        None if authorizes => Ok(AskedFees::Dynamic { max_fee, tip }),
         Some(0 | 1) if dynamic => {
             let detail = "a transaction of type 0 or 1 has a gasPrice, not maxFeePerGas";
             Err(Problem::at(Code::ConflictingFees, "payload.type", detail))
@@ -116,7 +132,7 @@ fn fees(fields: &mut Fields, has_access_list: bool) -> Result<AskedFees, Problem
         Some(0 | 1) => Ok(AskedFees::Legacy { gas_price }),
         Some(2) => Ok(AskedFees::Dynamic { max_fee, tip }),
         Some(other) => {
-            let detail = format!("transactions of type {other} are not supported; use 0, 1 or 2");
+            let detail = format!("transactions of type {other} are not supported; use 0, 1, 2 or 4");
             Err(Problem::at(Code::Unsupported, "payload.type", detail))
         }
         None if gas_price.is_some() => Ok(AskedFees::Legacy { gas_price }),

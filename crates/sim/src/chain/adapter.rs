@@ -214,6 +214,18 @@ impl Chain for SimChain {
         Ok(accounts.iter().map(balance).collect())
     }
 
+    async fn delegated(&self, accounts: &[Account], _at: &BlockRef) -> Result<Vec<bool>, Error> {
+        Ok(vec![false; accounts.len()])
+    }
+
+    async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error> {
+        let (endpoint, fork) = self.reach("show its pool").await?;
+        let inner = self.world.lock();
+        let pool = inner.chains.get(&self.id).and_then(|chain| chain.endpoints.get(endpoint));
+        let in_pool = |hash: &TxHash| pool.is_some_and(|at| at.pool.values().any(|(other, _)| other == hash));
+        Ok(hashes.iter().map(|hash| in_pool(hash) || ChainModel::receipt(&fork, hash).is_some()).collect())
+    }
+
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
         let (_, fork) = self.reach("show a block").await?;
         let Some(block) = Self::find(&fork, block).and_then(|position| fork.get(position)) else {
@@ -240,6 +252,7 @@ impl Chain for SimChain {
             slow: Price(TIP / 2),
             normal: Price(TIP),
             fast: Price(TIP * 2),
+            data_fee: None,
         })
     }
 

@@ -63,6 +63,7 @@ pub(crate) fn transfer(slot: u64, fees: Fees) -> Draft {
             value: Wei(U256::from(1_000)),
             data: Bytes::new(),
             access_list: Vec::new(),
+            authorization_list: Vec::new(),
         },
         gas: Gas(60_000),
         fees,

@@ -43,6 +43,8 @@ pub(crate) enum Batches {
     Broken,
     /// An HTTP error for the whole batch.
     BadRequest,
+    /// One error object for a larger batch.
+    AtMost(usize),
 }
 
 type Script = Arc<dyn Fn(&Value) -> Say + Send + Sync>;
@@ -141,7 +143,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
             let batches = *shared.batches.lock().unwrap();
             match batches {
                 // In reverse: answers may come in any order.
-                Batches::Taken => requests.iter().rev().filter_map(|request| say(&shared, request)).collect(),
+                Batches::AtMost(most) if requests.len() > most => whole(-32600, "batch limit exceeded"),
+                Batches::Taken | Batches::AtMost(_) => {
+                    requests.iter().rev().filter_map(|request| say(&shared, request)).collect()
+                }
                 Batches::Refused => whole(-32600, "invalid request"),
                 Batches::Broken => whole(-32603, "something went wrong"),
                 Batches::BadRequest => return (StatusCode::BAD_REQUEST, "no batch please").into_response(),

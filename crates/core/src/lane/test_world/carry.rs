@@ -4,7 +4,7 @@ use super::play::{Fault, World};
 use super::seal;
 use crate::Gas;
 use crate::attempt::{Draft, Sealed};
-use crate::lane::{Action, LaneEvent, Outgoing, PrepareTarget, Prepared, Sent};
+use crate::lane::{Action, LaneEvent, Outgoing, Pooled, PrepareTarget, Prepared, Sent};
 use crate::outcome::{SendOutcome, SendReport};
 use crate::ports::chain::EstimateFailure;
 use crate::ports::signer;
@@ -52,6 +52,17 @@ impl World {
                     LaneEvent::Followed { statuses: statuses.collect(), asked }
                 }
             },
+            Action::Probe(wanted) => {
+                let pooled = |(slot, hash): (crate::Slot, crate::TxHash)| Pooled {
+                    slot,
+                    hash,
+                    shown: match fault {
+                        Fault::NotDone | Fault::AnswerLost => None,
+                        _ => Some(self.chain.shows(&hash)),
+                    },
+                };
+                LaneEvent::Pooled(wanted.into_iter().map(pooled).collect())
+            }
             Action::Prove(proof) => match (fault, self.chain.winner(proof.slot)) {
                 (Fault::None, Some((block, winner)))
                     if winner.draft.is_none() && block.at.number <= proof.up_to =>

@@ -21,6 +21,15 @@ pub(in super::super) struct Mined {
     pub(in super::super) success: bool,
 }
 
+impl Mined {
+    /// How many it uses up: an authorization by the sender itself is one more.
+    fn slots(&self) -> u64 {
+        let own =
+            |draft: &Draft| draft.call.authorization_list.iter().filter(|item| item.signed.is_none()).count();
+        1 + self.draft.as_ref().map_or(0, own) as u64
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(in super::super) struct ModelBlock {
     pub(in super::super) at: BlockRef,
@@ -53,6 +62,9 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) refuses_gaps: bool,
     /// What views show of the account's balance.
     pub(in super::super) balance: Option<crate::Wei>,
+    pub(in super::super) data_fee: Option<crate::fees::DataFee>,
+    /// The account's code is a delegation.
+    pub(in super::super) delegated: bool,
 }
 
 impl ModelChain {
@@ -72,6 +84,8 @@ impl ModelChain {
             refuses_below_base: false,
             refuses_gaps: false,
             balance: None,
+            data_fee: None,
+            delegated: false,
         };
         chain.push_block(Vec::new(), now);
         chain
@@ -109,7 +123,7 @@ impl ModelChain {
 
     pub(in super::super) fn count_at(&self, number: u64) -> Slot {
         let upto = self.blocks.iter().take(number as usize + 1);
-        Slot(self.first.0 + upto.map(|block| block.txs.len() as u64).sum::<u64>())
+        Slot(self.first.0 + upto.flat_map(|block| &block.txs).map(Mined::slots).sum::<u64>())
     }
 
     pub(in super::super) fn count(&self) -> Slot {
@@ -125,9 +139,10 @@ impl ModelChain {
             && self.signed[&hash].fees.cap() >= self.base_fee
         {
             let draft = self.signed[&hash].clone();
-            txs.push(Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) });
+            let mined = Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) };
             self.pool.remove(&slot);
-            slot = slot.next();
+            slot = Slot(slot.0 + mined.slots());
+            txs.push(mined);
         }
         self.push_block(txs, now);
     }
@@ -234,6 +249,11 @@ impl ModelChain {
             .collect()
     }
 
+    /// In the pool or in a block.
+    pub(in super::super) fn shows(&self, hash: &TxHash) -> bool {
+        self.pool.values().any(|pooled| pooled == hash) || !self.receipts(&[*hash]).is_empty()
+    }
+
     /// The chain as a node sees it that is `lag` blocks behind, though never behind a final block: such a node is not
     /// used.
     pub(in super::super) fn view(&self, lag: u64) -> ChainView {
@@ -259,9 +279,11 @@ impl ModelChain {
                 slow: Price::gwei(1),
                 normal: Price::gwei(2),
                 fast: Price::gwei(3),
+                data_fee: self.data_fee,
             },
             counts: [(LANE.signer, self.count_at(number))].into(),
             balances: self.balance.map(|balance| (LANE.signer, balance)).into_iter().collect(),
+            delegated: self.delegated.then_some(LANE.signer).into_iter().collect(),
         }
     }
 

@@ -48,7 +48,7 @@ fn the_price_that_is_asked_for_is_offered_up_to_the_ceiling() {
     assert_eq!(world.caps(5)[1], Price::gwei(20).0);
     world.speed_up(id, Some(1_000), None);
     world.rest();
-    let top = crate::fees::content_ceiling(Price::gwei(50)).0;
+    let top = crate::fees::content_ceiling(Price::gwei(50), 10).0;
     assert_eq!(world.caps(5)[2], top, "a cancel still fits");
     world.speed_up(id, None, None);
     world.rest();

@@ -9,12 +9,14 @@ mod budget;
 mod cancel_all;
 mod check;
 mod command;
+mod delegate;
 mod explain;
 mod fill;
 mod finish;
 mod funds;
 mod hurry;
 mod keep;
+mod probe;
 mod properties;
 mod prove;
 mod replace;
@@ -22,6 +24,7 @@ mod reprice;
 mod reset;
 mod sign;
 mod watch;
+mod window;
 
 use super::test_world::{Fault, World, payment_with_gas};
 use super::{Action, Draft, LaneEvent, Sent};
@@ -67,6 +70,7 @@ enum Kind {
     Look,
     Prove,
     Follow,
+    Probe,
 }
 
 fn kind(action: &Action) -> Kind {
@@ -78,6 +82,7 @@ fn kind(action: &Action) -> Kind {
         Action::Look(_) => Kind::Look,
         Action::Prove(_) => Kind::Prove,
         Action::Follow(_) => Kind::Follow,
+        Action::Probe(_) => Kind::Probe,
     }
 }
 

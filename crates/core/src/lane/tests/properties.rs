@@ -119,13 +119,22 @@ struct Setup {
     window: u64,
     refuses_below_base: bool,
     refuses_gaps: bool,
+    gapless: bool,
+    delegated: bool,
 }
 
 fn any_setup() -> impl Strategy<Value = Setup> {
     let finality = prop_oneof![1 => Just(0u64), 3 => Just(2u64)];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (any::<bool>(), finality, flags, 1u64..5).prop_map(
-        |(reserve, finality, (checks, approval, refuses_below_base, refuses_gaps), window)| Setup {
+    (any::<bool>(), finality, flags, 1u64..5, any::<bool>(), any::<bool>()).prop_map(
+        |(
+            reserve,
+            finality,
+            (checks, approval, refuses_below_base, refuses_gaps),
+            window,
+            gapless,
+            delegated,
+        )| Setup {
             reserve,
             finality,
             deep: 0,
@@ -134,6 +143,8 @@ fn any_setup() -> impl Strategy<Value = Setup> {
             window,
             refuses_below_base,
             refuses_gaps,
+            gapless,
+            delegated,
         },
     )
 }
@@ -148,12 +159,14 @@ fn world(setup: &Setup) -> World {
         checks: setup.checks,
         approve_above: setup.approval.then_some(Wei(alloy_primitives::U256::from(1_000_000))),
         reserve_before_signing: setup.reserve,
+        gapless: setup.gapless,
         watch_depth: setup.finality + setup.deep,
         ..LaneSettings::default()
     };
     let mut world = World::new(settings, setup.finality);
     world.chain.refuses_below_base = setup.refuses_below_base;
     world.chain.refuses_gaps = setup.refuses_gaps;
+    world.chain.delegated = setup.delegated;
     world.chain.deep = setup.deep;
     world
 }

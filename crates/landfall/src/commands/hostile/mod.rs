@@ -16,13 +16,14 @@ use std::time::Duration;
 use alloy_primitives::Address;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
+use landfall_chain::spec::Finality;
 use landfall_devchain::{ChainTroubles, Nemesis, Proxy, ProxyCounts, Rates};
 use serde_json::{Value, json};
 
 use super::demo::progress;
 use super::rig::{self, Rig};
 use crate::cli::Demo;
-use crate::config::{Chain, ConfiguredFinality};
+use crate::config::Chain;
 use crate::system::moment;
 use ground::Ground;
 
@@ -75,7 +76,7 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
     // The second is behind half of the time.
     let second = Proxy::start(&ground.url(), Rates { stale: 0.5, ..RATES }, seeds[1]).await?;
     let mut nemesis = Nemesis::start(&ground.url(), ground.kind(), BLOCK, seeds[2]);
-    let settings = settings(vec![first.url(), second.url()]);
+    let settings = settings(vec![first.url(), second.url()])?;
     let mut rig = Rig::start(settings, usize::try_from(args.lanes())?).await?;
     let callers = rig::start_callers(&rig, submissions(args, &rig.signers))?;
     let bar = progress(args);
@@ -115,21 +116,15 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
     Ok(summary::show(args, &report))
 }
 
-fn settings(rpc: Vec<String>) -> Chain {
-    Chain {
-        id: ground::CHAIN_ID,
-        rpc,
-        finality: ConfiguredFinality::Blocks(FINALITY),
-        poll_ms: 100,
-        max_in_flight: 32,
-        resubmit_after_s: 1,
-        bump_percent: 20,
-        max_fee_gwei: CEILING_GWEI,
-        max_spend_per_day_eth: 0.0,
-        approve_above_wei: None,
-        reset_above_returned: 64,
-        request_timeout_ms: 1_500,
-    }
+fn settings(rpc: Vec<String>) -> Result<Chain> {
+    let mut settings = Chain::new(ground::CHAIN_ID, rpc)?;
+    settings.spec.finality = Finality::Blocks(FINALITY);
+    settings.spec.poll_ms = 100;
+    settings.spec.max_in_flight = 32;
+    settings.resubmit_after_s = 1;
+    settings.max_fee_gwei = CEILING_GWEI;
+    settings.request_timeout_ms = 1_500;
+    Ok(settings)
 }
 
 /// The ceiling of what this transaction may offer per gas, in wei; a no-op has the chain's.

@@ -1,0 +1,75 @@
+//! Probe: does the pool still have what it took? (C5, C7)
+//!
+//! A node may say yes and keep nothing, or evict later without a word. So after a yes the lowest open slots are looked up
+//! by hash, soon at first and then less and less often, all in one question. What nobody shows is sent again at once,
+//! long before the resubmit interval ends. That is all that absence means: a node may not show what it has.
+
+use super::keep::current;
+use super::{Action, Lane, Plan, SlotWork, back_off};
+use crate::{Millis, Slot, TxHash};
+
+/// How many of the lowest open slots are looked up: none above them can land first.
+const LOWEST: usize = 4;
+const FIRST_MS: u64 = 2_000;
+
+/// One pooled byte string, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pooled {
+    pub slot: Slot,
+    pub hash: TxHash,
+    /// None: nobody could be asked.
+    pub shown: Option<bool>,
+}
+
+impl Lane {
+    /// Some node has the newest bytes: they are looked up after a while, unless they are to be sent again before that.
+    pub(super) fn probe_later(work: &mut SlotWork, resubmit: std::time::Duration, now: Millis) {
+        let most = u64::try_from(resubmit.as_millis()).unwrap_or(u64::MAX);
+        let pause = back_off(work.probes, FIRST_MS, most);
+        work.probe_at = (pause < resubmit).then(|| now.after(pause));
+    }
+
+    pub(super) fn plan_probe(&mut self, plan: &mut Plan, now: Millis) {
+        let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return };
+        let open = self.slots.range_mut(count..).filter(|(_, record)| record.mined.is_none());
+        let mut due = Vec::new();
+        for (slot, record) in open.take(LOWEST) {
+            let sent = current(&self.reopened, record).map(|attempt| attempt.hash);
+            let work = &mut record.work;
+            let (Some(at), Some(hash)) = (work.probe_at, sent) else { continue };
+            if work.probing || work.sending {
+                continue;
+            }
+            if at > now {
+                plan.wake(at);
+                continue;
+            }
+            work.probing = true;
+            due.push((*slot, hash));
+        }
+        if !due.is_empty() {
+            plan.actions.push(Action::Probe(due));
+        }
+    }
+
+    pub(super) fn take_pooled(&mut self, answers: Vec<Pooled>, now: Millis) {
+        let resubmit = self.settings.resubmit_after;
+        for Pooled { slot, hash, shown } in answers {
+            let Some(record) = self.slots.get_mut(&slot) else { continue };
+            let is_current = current(&self.reopened, record).is_some_and(|attempt| attempt.hash == hash);
+            let work = &mut record.work;
+            work.probing = false;
+            if !is_current {
+                // Newer bytes have a probe of their own.
+                continue;
+            }
+            work.probes = work.probes.saturating_add(1);
+            if shown == Some(false) {
+                work.probe_at = None;
+                work.send_at = work.send_at.min(now);
+            } else {
+                Self::probe_later(work, resubmit, now);
+            }
+        }
+    }
+}

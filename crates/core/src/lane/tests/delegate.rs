@@ -1,0 +1,103 @@
+//! A transaction by which the sender delegates its own code uses up two slots (EIP-7702).
+
+use alloy_primitives::Address;
+
+use super::super::test_world::{Fault, payment_with_gas};
+use super::{Kind, World, remote, settings, world};
+use crate::request::{AskedFees, Authorization, Options, Payload};
+use crate::transaction::TxState;
+use crate::{Account, Slot, TxId};
+
+fn delegating() -> Payload {
+    let address = Account(Address::repeat_byte(0xcc));
+    Payload {
+        authorization_list: vec![Authorization { chain: None, address, signed: None }],
+        fees: AskedFees::Dynamic { max_fee: None, tip: None },
+        ..payment_with_gas(7)
+    }
+}
+
+impl World {
+    fn delegate(&mut self) -> TxId {
+        self.submit_as(delegating(), Options::default())
+    }
+
+    fn slots_of(&self, ids: &[TxId]) -> Vec<Option<u64>> {
+        ids.iter().map(|id| self.slot_of(*id)).collect()
+    }
+}
+
+#[test]
+fn the_slot_after_it_is_used_up_by_the_chain_and_given_to_nobody() {
+    for settings in [settings(), remote()] {
+        let mut world = world(settings);
+        let ids = [world.submit(), world.delegate(), world.submit(), world.submit()];
+        world.rest();
+        assert_eq!(
+            world.slots_of(&ids),
+            [Some(5), Some(6), None, None],
+            "none above it until it is in a block"
+        );
+        world.block();
+        world.rest();
+        assert_eq!(world.chain.count(), Slot(8));
+        assert_eq!(world.slots_of(&ids), [Some(5), Some(6), Some(8), Some(9)]);
+        world.finalise();
+        assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+        assert_eq!(world.desk.lane.hold(), None);
+    }
+}
+
+#[test]
+fn if_its_no_op_wins_the_second_slot_is_used_by_the_next_in_line() {
+    let mut world = world(settings());
+    let id = world.delegate();
+    world.rest();
+    let next = world.submit();
+    world.rest();
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.attempts(5).len(), 2);
+    world.block();
+    world.rest();
+    assert_eq!(world.chain.count(), Slot(6), "the no-op uses up one slot");
+    assert_eq!(world.slot_of(next), None, "until that is final the content may still win");
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+    assert_eq!(world.slot_of(next), Some(6));
+    world.finalise();
+    assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+}
+
+#[test]
+fn a_reservation_that_is_given_back_gives_both_slots_back() {
+    let mut world = world(remote());
+    let id = world.delegate();
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.slot_of(id), Some(5));
+    world.cancel(id);
+    world.rest();
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+    let next = world.broadcast();
+    assert_eq!(world.slot_of(next), Some(5));
+    world.finalise();
+    assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+}
+
+#[test]
+fn after_a_crash_the_second_slot_is_still_kept() {
+    let mut world = world(settings());
+    let id = world.delegate();
+    world.rest();
+    world.started.clear();
+    world.desk.crash();
+    world.show(0, true);
+    let next = world.submit();
+    world.rest();
+    assert_eq!(world.slots_of(&[id, next]), [Some(5), None]);
+    world.block();
+    world.rest();
+    assert_eq!(world.slot_of(next), Some(7));
+    world.finalise();
+    assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+}

@@ -1,0 +1,136 @@
+use alloy_primitives::U256;
+
+use super::super::test_world::Fault;
+use super::{Kind, World, settings, world};
+use crate::fees::DataFee;
+use crate::lane::Action;
+use crate::outcome::SendOutcome;
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::{Gas, Wei};
+
+fn gapless() -> LaneSettings {
+    LaneSettings { gapless: true, ..settings() }
+}
+
+impl World {
+    fn signed_four(&mut self) -> Vec<crate::TxId> {
+        let ids: Vec<_> = (0..4).map(|_| self.submit()).collect();
+        for kind in [Kind::Load, Kind::Load, Kind::Sign] {
+            while self.started(kind) {
+                self.carry(kind, Fault::None);
+            }
+        }
+        ids
+    }
+
+    fn sending(&self) -> Vec<u64> {
+        let outgoing = self.started.iter().filter_map(|action| match action {
+            Action::Send(outgoing) => Some(outgoing.iter().map(|one| one.slot.0)),
+            _ => None,
+        });
+        outgoing.flatten().collect()
+    }
+}
+
+// covers: A2, F5, F6
+#[test]
+fn on_a_chain_without_a_mempool_a_slot_is_sent_when_every_lower_one_was_taken_and_at_once() {
+    let mut world = world(gapless());
+    world.chain.refuses_gaps = true;
+    let ids = world.signed_four();
+    assert_eq!(world.sending(), [5]);
+    world.carry(Kind::Send, Fault::NotDone);
+    assert_eq!(world.sending(), [0_u64; 0], "slot 5 was not answered");
+    world.wait(250);
+    assert_eq!(world.sending(), [5], "the same bytes again");
+    for slot in 5..8 {
+        assert_eq!(world.sending(), [slot]);
+        world.carry(Kind::Send, Fault::None);
+        assert_eq!(world.sending(), [slot + 1], "the next goes out at once");
+    }
+    world.rest();
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+    assert_eq!(
+        ids.iter().map(|id| world.slot_of(*id)).collect::<Vec<_>>(),
+        [Some(5), Some(6), Some(7), Some(8)]
+    );
+}
+
+#[test]
+fn a_node_that_misses_a_lower_slot_is_given_the_lowest_again() {
+    let mut world = world(gapless());
+    world.signed_four();
+    // It says yes and keeps nothing.
+    world.carry(Kind::Send, Fault::Silent);
+    assert_eq!(world.sending(), [6]);
+    world.say(SendOutcome::NonceTooHigh);
+    world.wait(250);
+    assert_eq!(world.sending(), [5, 6]);
+}
+
+// covers: E7, E9
+#[test]
+fn a_delegated_account_has_the_window_that_its_chain_allows_and_gets_it_back() {
+    let mut world = world(LaneSettings { delegated_in_flight: 1, ..settings() });
+    world.chain.delegated = true;
+    world.show(0, true);
+    let ids: Vec<_> = (0..3).map(|_| world.submit()).collect();
+    world.rest();
+    assert_eq!(ids.iter().map(|id| world.slot_of(*id)).collect::<Vec<_>>(), [Some(5), None, None]);
+    world.block();
+    world.rest();
+    assert_eq!(world.slot_of(ids[1]), Some(6), "the next one when the first is in a block");
+    world.chain.delegated = false;
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.slot_of(ids[2]), Some(7));
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+// covers: E7
+#[test]
+fn an_account_that_becomes_delegated_keeps_its_slots_and_sends_no_more_than_its_window() {
+    let mut world = world(LaneSettings { delegated_in_flight: 2, ..settings() });
+    let ids = world.signed_four();
+    world.chain.delegated = true;
+    world.show(0, true);
+    world.started.clear();
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.chain.pool.keys().map(|slot| slot.0).collect::<Vec<_>>(), [5, 6]);
+    world.finalise();
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+// covers: L9
+#[test]
+fn the_fee_for_bytes_on_the_parent_chain_counts_in_the_funds_check() {
+    let mut world = world(settings());
+    let one = 21_000_u64 * 4_000_000_000;
+    world.chain.data_fee = Some(DataFee { fixed: Wei(U256::from(one)), per_byte: Wei(U256::from(1)) });
+    world.chain.balance = Some(Wei(U256::from(one * 3 / 2)));
+    world.show(0, true);
+    let id = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(id), None, "gas alone would fit");
+    world.chain.balance = Some(Wei(U256::from(one * 2 + 1_000)));
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(5));
+}
+
+// covers: M6
+#[test]
+fn gas_above_what_the_chain_takes_in_one_transaction_fails_before_a_slot() {
+    let limits = crate::settings::TxLimits { gas: Some(Gas(1 << 24)), ..Default::default() };
+    let mut world = world(LaneSettings { limits, ..settings() });
+    let payload = crate::request::Payload { gas: Some(Gas(20_000_000)), ..super::payment_with_gas(1) };
+    let id = world.submit_as(payload, crate::request::Options::default());
+    world.rest();
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Failed, None));
+}
