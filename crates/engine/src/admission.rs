@@ -1,6 +1,6 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
-use landfall_core::ports::chain::{Codec, EndpointHealth};
+use landfall_core::ports::chain::{Chain, EndpointHealth};
 use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
 use landfall_core::settings::TxLimits;
 use landfall_core::view::ChainView;
@@ -100,7 +100,7 @@ pub(crate) fn check(
     let settings = &chain.settings;
     check_gas(payload, view)?;
     check_limits(payload, lane.chain, &settings.limits)?;
-    check_authorizations(parts, chain.chain.codec(), lane, payload)?;
+    check_authorizations(parts, chain.chain.as_ref(), lane, payload)?;
     let ceiling = max_fee.unwrap_or(settings.max_fee);
     if ceiling > settings.max_fee {
         return Err(Refused::CeilingAboveChains { asked: ceiling, ceiling: settings.max_fee });
@@ -161,7 +161,7 @@ fn check_limits(payload: &Payload, chain: ChainId, limits: &TxLimits) -> Result<
 /// would use up a slot of a lane that does not know of it.
 fn check_authorizations(
     parts: &Parts,
-    codec: &dyn Codec,
+    chain: &dyn Chain,
     lane: LaneId,
     payload: &Payload,
 ) -> Result<(), Refused> {
@@ -184,7 +184,7 @@ fn check_authorizations(
             }
             continue;
         }
-        let Some(authority) = codec.authority(item) else {
+        let Some(authority) = chain.codec().authority(item) else {
             return Err(bad(position, "its signature is not valid"));
         };
         if authority == lane.signer {
