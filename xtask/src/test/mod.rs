@@ -41,7 +41,7 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
     let (tools, time) = clock::timed(|| provision::all(workspace));
     let tools = tools?;
     for tool in &tools {
-        println!("{} = {} ({})", tool.variable, tool.path.display(), tool.version);
+        println!("{} = {} ({})", tool.variable, tool.value.display(), tool.version);
     }
     rows.push(Row::step("tools", time));
 
@@ -118,7 +118,7 @@ fn run_suite(
     }
     let env = |command: &mut Command| {
         for tool in tools {
-            command.env(tool.variable, &tool.path);
+            command.env(tool.variable, &tool.value);
         }
         // The simulator's new seeds begin elsewhere each day; a failing one is named whole in the output.
         if std::env::var_os("LANDFALL_SIM_FROM").is_none() {
