@@ -15,6 +15,7 @@ mod cli;
 mod concurrency;
 mod kills;
 mod life;
+mod postgres;
 mod refusals;
 mod restart;
 mod steering;

@@ -59,7 +59,8 @@ impl Connections {
             .connect_timeout(limits.lock)
             .tcp_user_timeout(limits.step)
             .keepalives(true)
-            .keepalives_idle(limits.lock)
+            // Whole seconds are all that TCP knows here.
+            .keepalives_idle(limits.lock.max(Duration::from_secs(1)))
             .keepalives_interval(Duration::from_secs(1))
             .keepalives_retries(2);
         if config.get_application_name().is_none() {
