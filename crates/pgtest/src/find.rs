@@ -27,7 +27,9 @@ pub fn programs() -> Result<PathBuf> {
     }
     match found.into_iter().next() {
         Some(folder) => Ok(folder),
-        None => bail!("PostgreSQL's programs (initdb, postgres, pg_ctl, pg_basebackup) are not on this machine"),
+        None => {
+            bail!("PostgreSQL's programs (initdb, postgres, pg_ctl, pg_basebackup) are not on this machine")
+        }
     }
 }
 
@@ -67,7 +69,9 @@ impl User {
                 return Ok(Some(user));
             }
         }
-        bail!("PostgreSQL refuses to run as root, and there is neither a user `postgres` nor `nobody` to run it")
+        bail!(
+            "PostgreSQL refuses to run as root, and there is neither a user `postgres` nor `nobody` to run it"
+        )
     }
 
     fn of(line: &str, wanted: &str) -> Option<Self> {
@@ -98,13 +102,19 @@ mod tests {
 
     #[test]
     fn a_user_is_read_from_the_list_of_users() {
-        let user = User::of("postgres:x:101:104:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash", "postgres");
+        let user = User::of(
+            "postgres:x:101:104:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash",
+            "postgres",
+        );
         assert_eq!(user.map(|user| (user.uid, user.gid)), Some((101, 104)));
         assert!(User::of("root:x:0:0:root:/root:/bin/bash", "postgres").is_none());
     }
 
     #[test]
     fn the_newest_version_counts() {
-        assert!(number_in(Path::new("/usr/lib/postgresql/17/bin")) > number_in(Path::new("/usr/lib/postgresql/9/bin")));
+        assert!(
+            number_in(Path::new("/usr/lib/postgresql/17/bin"))
+                > number_in(Path::new("/usr/lib/postgresql/9/bin"))
+        );
     }
 }

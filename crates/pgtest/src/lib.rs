@@ -68,7 +68,14 @@ impl Cluster {
         fs::write(&secret, PASSWORD)?;
         cluster.own(&secret)?;
         let mut initdb = cluster.command("initdb");
-        initdb.args(["--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--username", SUPERUSER]);
+        initdb.args([
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--auth=scram-sha-256",
+            "--username",
+            SUPERUSER,
+        ]);
         initdb.arg("--pwfile").arg(&secret).arg("--pgdata").arg(cluster.data());
         run(&mut initdb)?;
         cluster.configure(&[])?;
@@ -182,7 +189,8 @@ impl Cluster {
         let mut child = shell.spawn().context("cannot start a shell for postgres")?;
         for _ in 0..looks() {
             // A status left by a server that was killed says "ready" too: it must be a process that lives.
-            if self.status().is_some_and(|(pid, ready)| ready && Path::new(&format!("/proc/{pid}")).exists()) {
+            if self.status().is_some_and(|(pid, ready)| ready && Path::new(&format!("/proc/{pid}")).exists())
+            {
                 self.running = Some(child);
                 return Ok(());
             }

@@ -188,7 +188,10 @@ impl Bench<'_> {
         }
         let sum: Duration = took.iter().sum();
         let rate = (rounds * batch) as f64 / sum.as_secs_f64();
-        println!("{:>9}: {rate:>7.0} fenced commits of three rows per second, in groups of {batch}", "fenced");
+        println!(
+            "{:>9}: {rate:>7.0} fenced commits of three rows per second, in groups of {batch}",
+            "fenced"
+        );
         Ok(())
     }
 

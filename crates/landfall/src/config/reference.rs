@@ -24,7 +24,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
-    key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes."),
+    key(
+        "store.url",
+        "\"sqlite://landfall.db\"",
+        "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes.",
+    ),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
     key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),

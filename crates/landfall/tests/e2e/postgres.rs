@@ -56,6 +56,10 @@ async fn a_database_that_cannot_be_reached_is_said_in_words() {
     let server = Server::prepare(&chain.url(), &on("postgres://me:s3cret@127.0.0.1:1/landfall".to_owned()));
     let output = server.run_to_end().await;
     assert_eq!(output.code, Some(1));
-    assert!(output.said.contains("cannot be reached") && output.said.contains("store.url"), "{}", output.said);
+    assert!(
+        output.said.contains("cannot be reached") && output.said.contains("store.url"),
+        "{}",
+        output.said
+    );
     assert!(!output.said.contains("s3cret"), "{}", output.said);
 }

@@ -119,7 +119,8 @@ impl<'a> Rows<'a> {
         ords: &[i64],
         lanes: &BTreeMap<LaneId, i64>,
     ) -> Result<Self, Fault> {
-        let mut sorted: Vec<(&'a NewTransaction, i64)> = news.iter().copied().zip(ords.iter().copied()).collect();
+        let mut sorted: Vec<(&'a NewTransaction, i64)> =
+            news.iter().copied().zip(ords.iter().copied()).collect();
         sorted.sort_by(|(a, at), (b, bt)| key_of(a).cmp(&key_of(b)).then(at.cmp(bt)));
         let mut rows = Self::default();
         for (new, ord) in sorted {

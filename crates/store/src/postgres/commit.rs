@@ -26,8 +26,7 @@ pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version,
      FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
      WHERE lane.id = ANY ($1::bigint[])";
 
-pub(super) const PLACES: &str =
-    "SELECT id, lane, ord, phase, slot FROM tx WHERE namespace = $1 AND id = ANY ($2::uuid[])";
+pub(super) const PLACES: &str = "SELECT id, lane, ord, phase, slot FROM tx WHERE id = ANY ($1::uuid[])";
 
 /// The fence (L2): every commit raises its lane's version, under its token, in the transaction that writes.
 pub(super) const FENCE: &str = "UPDATE lane SET version = lane.version + 1, details = u.details
@@ -36,17 +35,15 @@ pub(super) const FENCE: &str = "UPDATE lane SET version = lane.version + 1, deta
         AND (lane.session IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.namespace = lane.namespace
             AND session.id = lane.session AND session.ends_at > clock_timestamp()))";
 
-pub(super) const LEAVE: &str =
-    "UPDATE tx SET phase = 0, slot = NULL WHERE namespace = $1 AND ord = ANY ($2::bigint[])";
+pub(super) const LEAVE: &str = "UPDATE tx SET phase = 0, slot = NULL WHERE ord = ANY ($1::bigint[])";
 
 pub(super) const UPDATE: &str =
     "UPDATE tx SET phase = u.phase, state = u.state, ended = u.ended, slot = u.slot, status = u.status
-     FROM unnest($2::bigint[], $3::smallint[], $4::smallint[], $5::smallint[], $6::bigint[], $7::text[])
+     FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::text[])
         AS u (ord, phase, state, ended, slot, status)
-     WHERE tx.namespace = $1 AND tx.ord = u.ord";
+     WHERE tx.ord = u.ord";
 
-pub(super) const ATTEMPTS: &str =
-    "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints)
+pub(super) const ATTEMPTS: &str = "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bytea[], $6::bytea[],
         $7::text[], $8::text[])";
 
@@ -94,31 +91,25 @@ pub(super) fn heads(found: &[Row]) -> Result<BTreeMap<i64, Head>, Fault> {
 /// Where a transaction is before the commit.
 #[derive(Clone, Copy)]
 struct Place {
-    lane: i64,
     order: i64,
     phase: i16,
     slot: Option<i64>,
 }
 
-/// Where the transactions are that the commits name.
-pub(super) struct Places(BTreeMap<TxId, Place>);
+/// Where the transactions are that the commits name, by lane too: an id of another namespace is another transaction.
+pub(super) struct Places(BTreeMap<(i64, TxId), Place>);
 
 impl Places {
     pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
         let places = found.iter().map(|row| {
-            let place = Place {
-                lane: row.try_get(1)?,
-                order: row.try_get(2)?,
-                phase: row.try_get(3)?,
-                slot: row.try_get(4)?,
-            };
-            Ok((TxId(row.try_get(0)?), place))
+            let place = Place { order: row.try_get(2)?, phase: row.try_get(3)?, slot: row.try_get(4)? };
+            Ok(((row.try_get(1)?, TxId(row.try_get(0)?)), place))
         });
         places.collect::<Result<_, Fault>>().map(Self)
     }
 
     fn owned(&self, number: i64, lane: LaneId, id: TxId) -> Result<Place, Fault> {
-        let place = self.0.get(&id).filter(|place| place.lane == number).copied();
+        let place = self.0.get(&(number, id)).copied();
         place.ok_or_else(|| Fault::Refused(rules::no_such_tx(lane, id)))
     }
 }
@@ -306,27 +297,17 @@ impl<'a> Rows<'a> {
 
     /// Empties slots that another transaction of the same commit takes: what counts is what a commit leaves, not the
     /// order of its updates.
-    pub(super) async fn leave_slots(
-        &self,
-        db: &ClientWrapper,
-        statement: &Statement,
-        namespace: i64,
-    ) -> Result<(), Error> {
+    pub(super) async fn leave_slots(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
         if !self.leaving.is_empty() {
-            db.execute(statement, &[&namespace, &self.leaving]).await?;
+            db.execute(statement, &[&self.leaving]).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn update_txs(
-        &self,
-        db: &ClientWrapper,
-        statement: &Statement,
-        namespace: i64,
-    ) -> Result<(), Error> {
+    pub(super) async fn update_txs(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
         let TxColumns { ords, phases, states, ended, slots, statuses } = &self.txs;
         if !ords.is_empty() {
-            db.execute(statement, &[&namespace, ords, phases, states, ended, slots, statuses]).await?;
+            db.execute(statement, &[ords, phases, states, ended, slots, statuses]).await?;
         }
         Ok(())
     }
@@ -395,10 +376,8 @@ impl<'a> Rows<'a> {
         }
         let (ids, lanes): (Vec<Uuid>, Vec<i64>) = self.done.keys().copied().unzip();
         let found = db.query(statement, &[&namespace, &ids, &lanes]).await?;
-        let found: BTreeSet<(Uuid, i64)> = found
-            .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-            .collect::<Result<_, Error>>()?;
+        let found: BTreeSet<(Uuid, i64)> =
+            found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, Error>>()?;
         let missing = self.done.iter().filter(|(key, _)| !found.contains(key));
         Ok(missing
             .filter_map(|((id, _), index)| {

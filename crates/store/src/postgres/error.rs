@@ -11,7 +11,9 @@ pub(super) enum Fault {
     #[error("{}", sentence(.0))]
     Sql(tokio_postgres::Error),
     /// The connection broke, could not be made, or did not answer in time.
-    #[error("the connection to the database was lost, or it did not answer in time ({0}). Landfall tries again by itself")]
+    #[error(
+        "the connection to the database was lost, or it did not answer in time ({0}). Landfall tries again by itself"
+    )]
     Lost(String),
     /// A row that cannot be decoded.
     #[error("{what}: {text}")]
@@ -40,11 +42,9 @@ impl Fault {
     pub(super) fn into_error(self, doing: &'static str) -> store::Error {
         match self {
             Self::Corrupt { what, text } => store::Error::Corrupt { what, text },
-            other @ (Self::Sql(_)
-            | Self::Lost(_)
-            | Self::Encode(_)
-            | Self::Refused(_)
-            | Self::Fenced(_)) => store::Error::Failed { doing, text: other.to_string() },
+            other @ (Self::Sql(_) | Self::Lost(_) | Self::Encode(_) | Self::Refused(_) | Self::Fenced(_)) => {
+                store::Error::Failed { doing, text: other.to_string() }
+            }
         }
     }
 

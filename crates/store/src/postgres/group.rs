@@ -261,11 +261,12 @@ async fn body<'g>(
     let inserts = admit::Rows::of(&news, &ords, &lanes)?;
     let commands = CommandRows::of(&work.commands, &lanes)?;
     let chains = ChainRows::of(&work.chains)?;
-    let numbers: Vec<i64> = work.lanes.iter().filter_map(|(_, commit)| lanes.get(&commit.lane).copied()).collect();
+    let numbers: Vec<i64> =
+        work.lanes.iter().filter_map(|(_, commit)| lanes.get(&commit.lane).copied()).collect();
     let named: BTreeSet<_> = work.lanes.iter().flat_map(|(_, commit)| commit::named(commit)).collect();
     let named: Vec<uuid::Uuid> = named.into_iter().map(|id| id.0).collect();
     let heads_of: [Value<'_>; 1] = [&numbers];
-    let places_of: [Value<'_>; 2] = [&namespace, &named];
+    let places_of: [Value<'_>; 1] = [&named];
     // Sent at once; the server does them in this order.
     let (inserted, (), (), (), heads, places) = tokio::try_join!(
         biased;
@@ -335,8 +336,8 @@ async fn change(
     let (fenced, (), (), (), hints, (), commands, (), ()) = tokio::try_join!(
         biased;
         rows.fence(db, &prepared.fence),
-        rows.leave_slots(db, &prepared.leave, namespace),
-        rows.update_txs(db, &prepared.update, namespace),
+        rows.leave_slots(db, &prepared.leave),
+        rows.update_txs(db, &prepared.update),
         rows.insert_attempts(db, &prepared.attempts),
         rows.update_hints(db, &prepared.hints),
         rows.close_slots(db, &prepared.close),
@@ -440,7 +441,10 @@ async fn begin(
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
     if batch.part {
-        begin.push_str(&format!("; SET LOCAL lock_timeout = {}", store.connections.limits.lock.as_millis() / 10));
+        begin.push_str(&format!(
+            "; SET LOCAL lock_timeout = {}",
+            store.connections.limits.lock.as_millis() / 10
+        ));
     }
     let drawn_of: [Value<'_>; 1] = [&count];
     let (_, drawn) = tokio::try_join!(
@@ -453,7 +457,11 @@ async fn begin(
     Ok(ords)
 }
 
-async fn lock(db: &ClientWrapper, statement: &Statement, lanes: &Vec<i64>) -> Result<(), tokio_postgres::Error> {
+async fn lock(
+    db: &ClientWrapper,
+    statement: &Statement,
+    lanes: &Vec<i64>,
+) -> Result<(), tokio_postgres::Error> {
     if !lanes.is_empty() {
         db.query(statement, &[lanes]).await?;
     }

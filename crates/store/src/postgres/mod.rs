@@ -109,7 +109,13 @@ impl Log for Postgres {
 impl Leases for Postgres {
     async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
         let node: Arc<str> = node.into();
-        run!(self, "open a session", |db, inner, node| leases::open_session(db, inner.namespace, session, &node, lasting))
+        run!(self, "open a session", |db, inner, node| leases::open_session(
+            db,
+            inner.namespace,
+            session,
+            &node,
+            lasting
+        ))
     }
 
     async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error> {
@@ -183,7 +189,12 @@ impl Reads for Postgres {
 
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         let request = Arc::new(request.clone());
-        run!(self, "read a transaction", |db, inner, request| reads::txs::by_request(db, inner.namespace, signer, &request))
+        run!(self, "read a transaction", |db, inner, request| reads::txs::by_request(
+            db,
+            inner.namespace,
+            signer,
+            &request
+        ))
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

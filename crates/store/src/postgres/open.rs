@@ -134,7 +134,9 @@ pub(super) async fn open(
     let db = connection.db().map_err(OpenError::of)?;
     check_server(db, &place).await?;
     let not_allowed = |error: OpenError| match error {
-        OpenError::Failed(detail) if detail.contains("permission denied") || detail.contains("may not do") => {
+        OpenError::Failed(detail)
+            if detail.contains("permission denied") || detail.contains("may not do") =>
+        {
             OpenError::NotAllowed { place: place.clone(), schema: options.schema.clone(), detail }
         }
         other => other,
@@ -220,7 +222,10 @@ mod tests {
     fn a_url_is_shown_without_its_password() {
         for (url, shown) in [
             ("postgres://me:s3cr:et@db.example:5432/landfall", "postgres://me@db.example:5432/landfall"),
-            ("postgres://me:a@b@db/landfall?password=x&connect_timeout=3", "postgres://me@db/landfall?connect_timeout=3"),
+            (
+                "postgres://me:a@b@db/landfall?password=x&connect_timeout=3",
+                "postgres://me@db/landfall?connect_timeout=3",
+            ),
             ("postgresql://db/landfall", "postgresql://db/landfall"),
             ("host=db password=s3cret", "postgres"),
         ] {

@@ -71,11 +71,8 @@ impl Connections {
             let settings = settings.clone();
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
         });
-        let manager = Manager::from_config(
-            config,
-            NoTls,
-            ManagerConfig { recycling_method: RecyclingMethod::Fast },
-        );
+        let manager =
+            Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)

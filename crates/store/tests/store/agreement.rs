@@ -221,11 +221,7 @@ async fn queries(store: &dyn Store) -> Vec<TxQuery> {
     }
     queries.push(TxQuery { signer: Some(account(1)), limit: 2, ..all.clone() });
     queries.push(TxQuery { signer: Some(account(1)), chain: Some(ChainId(2)), ..all.clone() });
-    queries.push(TxQuery {
-        chain: Some(ChainId(1)),
-        before: third,
-        ..all.clone()
-    });
+    queries.push(TxQuery { chain: Some(ChainId(1)), before: third, ..all.clone() });
     for slot in 0..6 {
         queries.push(TxQuery { hash: Some(attempt(slot, 0, None).hash), ..all.clone() });
     }

@@ -57,7 +57,12 @@ impl Settings {
              [lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n",
-            self.server, self.store, self.finality, self.max_in_flight, self.resubmit_after_s, self.request_timeout_ms
+            self.server,
+            self.store,
+            self.finality,
+            self.max_in_flight,
+            self.resubmit_after_s,
+            self.request_timeout_ms
         );
         for n in 0..self.signers {
             let address = account(n).address;

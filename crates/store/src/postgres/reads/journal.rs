@@ -16,7 +16,7 @@ pub(in crate::postgres) async fn of_tx(
 ) -> Result<Vec<JournalRow>, Fault> {
     let sql = format!(
         "SELECT {} FROM journal JOIN lane ON lane.id = journal.lane
-         WHERE journal.tx = $1 AND journal.namespace = $2 ORDER BY journal.seq",
+         WHERE journal.tx = $1 AND lane.namespace = $2 ORDER BY journal.seq",
         rows::ENTRY_COLUMNS
     );
     all(db, &sql, &[&id.0, &namespace], rows::entry).await

@@ -105,8 +105,7 @@ pub(in crate::postgres) async fn with_work(db: &ClientWrapper, namespace: i64) -
             OR EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
             OR EXISTS (SELECT 1 FROM attempt WHERE attempt.lane = lane.id AND attempt.open)
             OR EXISTS (SELECT 1 FROM command WHERE command.lane = lane.id AND NOT command.done))";
-    let mut lanes =
-        all(db, sql, &[&namespace], |row| rows::lane(row.try_get(0)?, row.try_get(1)?)).await?;
+    let mut lanes = all(db, sql, &[&namespace], |row| rows::lane(row.try_get(0)?, row.try_get(1)?)).await?;
     lanes.sort_unstable();
     Ok(lanes)
 }

@@ -116,10 +116,8 @@ fn phases_of(state: TxState) -> &'static str {
             " AND (tx.phase = 0 OR tx.phase = 1)"
         }
         TxState::Signed | TxState::Broadcast | TxState::Mined => " AND tx.phase = 1",
-        TxState::Confirmed
-        | TxState::Reverted
-        | TxState::Failed
-        | TxState::Cancelled
-        | TxState::Expired => "",
+        TxState::Confirmed | TxState::Reverted | TxState::Failed | TxState::Cancelled | TxState::Expired => {
+            ""
+        }
     }
 }

@@ -22,8 +22,7 @@ async fn of_a_hundred_writes_only_the_poisoned_one_fails() {
     let store = Database::new().open().await;
     let token = own(&store, lane(2)).await;
     admit_new(&store, request(lane(2), 500)).await;
-    let mut group: Vec<Write> =
-        (1..=100).map(|n| Write::Admit(Box::new(request(lane(1), n)))).collect();
+    let mut group: Vec<Write> = (1..=100).map(|n| Write::Admit(Box::new(request(lane(1), n)))).collect();
     group[41] = poisoned(42);
     group.push(Write::Lane(Box::new(bind(lane(2), token, 0, 500, 0))));
     let answers = store.write(group).await;
