@@ -90,6 +90,51 @@ pub struct SendHints {
     pub last_sent_at: Option<Millis>,
     /// Some node said it has these bytes. Not a proof that it kept them.
     pub accepted: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<SendReport>,
+    /// What nodes answered, repeats counted (E18); the one that was given last is last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Tally>,
+}
+
+/// An answer and how often it was given: by one endpoint, of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tally {
+    /// The newest of them.
+    #[serde(flatten)]
+    pub report: SendReport,
+    pub count: u32,
+    pub first_at: Millis,
+    pub last_at: Millis,
+}
+
+/// An attempt remembers as many kinds of answers; the one that was not given for longest goes first.
+const MOST_ANSWERS: usize = 16;
+
+impl SendHints {
+    /// The newest answer.
+    #[must_use]
+    pub fn last(&self) -> Option<&SendReport> {
+        self.answers.last().map(|tally| &tally.report)
+    }
+
+    /// A node answered. True if it is the first of its class.
+    pub fn answered(&mut self, report: SendReport, now: Millis) -> bool {
+        self.sends = self.sends.saturating_add(1);
+        self.first_sent_at.get_or_insert(now);
+        self.last_sent_at = Some(now);
+        self.accepted |= report.outcome.is_taken();
+        let first = self.answers.iter().all(|tally| tally.report.outcome != report.outcome);
+        let same = |tally: &Tally| {
+            tally.report.outcome == report.outcome && tally.report.endpoint == report.endpoint
+        };
+        let before = self.answers.iter().position(same).map(|at| self.answers.remove(at));
+        if self.answers.len() == MOST_ANSWERS {
+            self.answers.remove(0);
+        }
+        self.answers.push(match before {
+            Some(tally) => Tally { report, count: tally.count.saturating_add(1), last_at: now, ..tally },
+            None => Tally { report, count: 1, first_at: now, last_at: now },
+        });
+        first
+    }
 }

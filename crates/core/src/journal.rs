@@ -9,7 +9,7 @@ use crate::fees::Fees;
 use crate::outcome::SendReport;
 use crate::transaction::{Reason, TxState};
 use crate::view::{BlockRef, Receipt};
-use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Slot, TxHash, TxId, Wei};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,30 @@ pub enum Entry {
         hash: TxHash,
         block: BlockRef,
     },
+    /// Its block was replaced: a no-op is to take its slot, and then it is checked anew.
+    RecheckBegan {
+        slot: Slot,
+    },
+    /// It had ended, and the block that said so is no longer part of the chain. What it ended as stays, and the bytes
+    /// that won go out again.
+    FinalReorged {
+        hash: TxHash,
+        block: BlockRef,
+    },
+    /// After that an attempt of its slot is in a block again.
+    LandedAgain {
+        receipt: Receipt,
+        version: ContentVersion,
+    },
+    /// It waited for another slot, and landed in its old one after all.
+    BoundBack {
+        slot: Slot,
+    },
+    /// After that its slot went to somebody else: what it ended as is true no more.
+    FinalLost {
+        slot: Slot,
+        block: BlockRef,
+    },
     /// It is to end without its content, by a no-op in its slot.
     EndingBegan {
         state: TxState,
@@ -107,6 +131,15 @@ pub enum Entry {
     Expired {
         reason: Reason,
     },
+    /// The account has little.
+    LowBalance {
+        balance: Wei,
+        text: String,
+    },
+    /// The account has enough again.
+    BalanceRestored {
+        balance: Wei,
+    },
     /// The lane stopped handing out slots.
     LaneHeld {
         text: String,
@@ -128,11 +161,16 @@ impl Entry {
             Self::Mined { .. } => Some("tx.mined"),
             Self::Reorged { .. } => Some("tx.reorged"),
             Self::Displaced { .. } => Some("tx.displaced"),
+            Self::FinalReorged { .. } => Some("chain.final_reorged"),
+            Self::LandedAgain { .. } => Some("chain.landed_again"),
+            Self::FinalLost { .. } => Some("chain.final_lost"),
             Self::Confirmed { .. } => Some("tx.confirmed"),
             Self::Reverted { .. } => Some("tx.reverted"),
             Self::Failed { .. } => Some("tx.failed"),
             Self::Cancelled { .. } => Some("tx.cancelled"),
             Self::Expired { .. } => Some("tx.expired"),
+            Self::LowBalance { .. } => Some("lane.low_balance"),
+            Self::BalanceRestored { .. } => Some("lane.balance_restored"),
             Self::LaneHeld { .. } => Some("lane.held"),
             Self::LaneResumed { .. } => Some("lane.resumed"),
             Self::Simulated
@@ -144,6 +182,8 @@ impl Entry {
             | Self::Signed { .. }
             | Self::SendAnswered { .. }
             | Self::AtCeiling { .. }
+            | Self::RecheckBegan { .. }
+            | Self::BoundBack { .. }
             | Self::EndingBegan { .. }
             | Self::Requeued { .. } => None,
         }
@@ -197,7 +237,7 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::Accepted => to(TxState::Accepted),
         Entry::Simulated | Entry::Approved => to(TxState::Simulated),
         Entry::ApprovalAsked => to(TxState::AwaitingApproval),
-        Entry::SlotReserved { slot } => Replayed { slot: Some(*slot), ..now },
+        Entry::SlotReserved { slot } | Entry::BoundBack { slot } => Replayed { slot: Some(*slot), ..now },
         Entry::SlotReturned { .. } => Replayed { slot: None, ..now },
         Entry::Signed { slot, .. } => {
             let state = if now.state.is_waiting() { TxState::Signed } else { now.state };
@@ -219,6 +259,12 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         Entry::PrepareFailed { .. }
         | Entry::SendAnswered { .. }
         | Entry::AtCeiling { .. }
+        | Entry::RecheckBegan { .. }
+        | Entry::FinalReorged { .. }
+        | Entry::LandedAgain { .. }
+        | Entry::FinalLost { .. }
+        | Entry::LowBalance { .. }
+        | Entry::BalanceRestored { .. }
         | Entry::LaneHeld { .. }
         | Entry::LaneResumed { .. } => now,
     }

@@ -9,6 +9,7 @@
 //! adapters implement; this crate must never know one of them.
 
 pub mod attempt;
+pub mod confirmations;
 pub mod fees;
 pub mod ids;
 pub mod journal;

@@ -87,6 +87,17 @@ pub enum OnDisplaced {
     Fail,
 }
 
+/// What becomes of a mined transaction whose block was replaced (F9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnReorg {
+    /// The same bytes go out again for the same slot.
+    #[default]
+    Resend,
+    /// Its slot gets a no-op; once that is final the transaction goes through the checks again, for a new slot.
+    Cancel,
+}
+
 /// What becomes of a transaction that the account cannot pay for (E16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +124,8 @@ pub struct Options {
     pub finality: Option<Finality>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_displaced: Option<OnDisplaced>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_reorg: OnReorg,
     #[serde(skip_serializing_if = "is_default")]
     pub on_insufficient_funds: OnInsufficientFunds,
     /// The caller's own JSON, handed back with it: at most 4 KB.

@@ -16,6 +16,8 @@ pub enum PlantedInLane {
     NoBlockHash,
     /// A re-price takes a new slot.
     BumpTakesNewSlot,
+    /// A slot is forgotten when its transaction ends.
+    ForgottenAtFinality,
     /// A cancel is done when it was asked for.
     CancelAtOnce,
     /// The next slot is what the node counts.
@@ -35,14 +37,21 @@ pub struct LaneSettings {
     pub bump_percent: u32,
     /// The ceiling of the price per gas of any attempt.
     pub max_fee: Price,
+    /// The most that the fees of a lane may come to in a day.
+    pub max_spend_per_day: Option<Wei>,
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
+    /// Where the chain has no `finalized` block: this many blocks after its end a transaction's slot is still watched,
+    /// in case the chain takes back more than was called final.
+    pub watch_depth: u64,
     /// The most attempts one slot may have: re-pricing is always bounded.
     pub max_attempts: u32,
     /// What happens to a displaced transaction whose caller did not say.
     pub on_displaced: OnDisplaced,
     /// Every transaction is simulated before it is signed, also one that brings its own gas.
     pub checks: bool,
+    /// At or below this balance the lane says that it has little.
+    pub low_balance: Option<Wei>,
     /// A value above this needs a person's yes.
     pub approve_above: Option<Wei>,
     /// Remote signers: the slot is committed before the signature is asked for.
@@ -61,10 +70,13 @@ impl Default for LaneSettings {
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
             max_fee: Price::gwei(500),
+            max_spend_per_day: None,
             gas_headroom_percent: 20,
+            watch_depth: 64,
             max_attempts: 32,
             on_displaced: OnDisplaced::Fail,
             checks: false,
+            low_balance: None,
             approve_above: None,
             reserve_before_signing: false,
             planted: None,

@@ -187,6 +187,9 @@ pub struct Status {
     /// A person said yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
+    /// Its block was replaced and its caller wants it checked anew: a no-op is to take its slot first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rechecking: bool,
     /// The chain's count has passed the slot and no attempt of ours is known to have won it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub displaced: bool,
@@ -212,6 +215,7 @@ impl Status {
             later: Vec::new(),
             ending: None,
             approved: false,
+            rechecking: false,
             displaced: false,
             hash: None,
             won: None,
@@ -244,6 +248,24 @@ impl Transaction {
     #[must_use]
     pub fn is_no_op(&self) -> bool {
         matches!(self.status.later.last(), Some(Content::NoOp))
+    }
+
+    /// What one content version does.
+    #[must_use]
+    pub fn call_of(&self, version: ContentVersion) -> Call {
+        let later = version.0.checked_sub(ContentVersion::FIRST.0 + 1).and_then(|n| usize::try_from(n).ok());
+        match later.and_then(|n| self.status.later.get(n)) {
+            Some(Content::NoOp) => Call::no_op(self.lane.signer),
+            Some(Content::Payload(payload)) => Call::of(self.lane.signer, payload),
+            None => Call::of(self.lane.signer, &self.request.payload),
+        }
+    }
+
+    /// That content version is a no-op.
+    #[must_use]
+    pub fn is_no_op_at(&self, version: ContentVersion) -> bool {
+        let later = version.0.checked_sub(ContentVersion::FIRST.0 + 1).and_then(|n| usize::try_from(n).ok());
+        matches!(later.and_then(|n| self.status.later.get(n)), Some(Content::NoOp))
     }
 
     /// The newest payload that does what a caller asked.

@@ -50,6 +50,9 @@ pub enum ChainStatus {
     Changed,
 }
 
+/// How many blocks below the head slots are watched at most, also where `finalized` stands still.
+pub const DEEPEST_WATCH: u64 = 1_024;
+
 /// One consistent picture of a chain at one head. Shared by all lanes of the chain, replaced as a whole.
 #[derive(Debug, Clone)]
 pub struct ChainView {
@@ -117,5 +120,16 @@ impl ChainView {
                 Finality::Safe => self.safe.is_some_and(|safe| block.number <= safe),
                 Finality::Finalized => self.finalized.is_some_and(|done| block.number <= done),
             }
+    }
+
+    /// The newest block that nobody needs to look at again: the chain's own `finalized`, or, where it has none or it
+    /// has stopped, one that lies deeper than any reorganisation that is still answered by sending again.
+    #[must_use]
+    pub fn settled_number(&self, depth: u64) -> Option<u64> {
+        let head = self.head.at.number;
+        match self.finalized {
+            Some(finalized) => Some(finalized.max(head.saturating_sub(DEEPEST_WATCH))),
+            None => head.checked_sub(depth),
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! What callers hold of an engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
-    Admission, Command, CommandKind, Error as StoreError, Store, Write, WriteError, Written,
+    Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::{Finality, fingerprint};
+use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::Transaction;
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, SessionId, TxId};
@@ -15,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::admission::{self, Refused, Submission};
 use crate::mailbox::Question;
 use crate::parts::Parts;
+use crate::retention;
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;
 use crate::watcher::Watcher;
@@ -45,11 +49,13 @@ impl Engine {
         supervisor::open_session(&shared).await?;
         shared.tasks.spawn(writer_task.run());
         for chain in shared.parts.chains.values() {
-            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), chain.settings.finality);
+            let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
+            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), finality, watched);
             shared.tasks.spawn(watcher.run());
         }
         shared.tasks.spawn(supervisor::renew_session(shared.clone()));
         shared.tasks.spawn(supervisor::run_lanes(shared.clone()));
+        shared.tasks.spawn(retention::run(shared.clone()));
         Ok(Self { shared })
     }
 
@@ -108,6 +114,14 @@ pub struct Health {
     pub store: Result<(), StoreError>,
     pub chains: Vec<ChainHealth>,
     pub lanes_running: usize,
+    /// Lanes that cannot be loaded or written, and why.
+    pub lanes_in_trouble: BTreeMap<LaneId, String>,
+}
+
+/// A submission on its way.
+enum Pending {
+    Known(Box<Admission>),
+    Written { id: TxId, answer: oneshot::Receiver<Result<Written, WriteError>> },
 }
 
 /// A cheap, shared reference to a running engine.
@@ -134,6 +148,13 @@ impl Handle {
         self.shared.directory.view(chain)
     }
 
+    /// When a transaction of this chain is done, unless its caller says otherwise.
+    #[must_use]
+    pub fn finality(&self, chain: ChainId) -> Finality {
+        let settings = self.shared.parts.chains.get(&chain).map(|chain| &chain.settings);
+        settings.map_or_else(|| LaneSettings::default().finality, |settings| settings.finality)
+    }
+
     /// Stores a transaction. When this returns an admission, it is on disk.
     pub async fn submit(&self, submission: Submission) -> Result<Admission, SubmitError> {
         let mut answers = self.submit_all(vec![submission]).await;
@@ -150,7 +171,8 @@ impl Handle {
         for entry in pending {
             answers.push(match entry {
                 Err(error) => Err(error),
-                Ok((id, answer)) => {
+                Ok(Pending::Known(admission)) => Ok(*admission),
+                Ok(Pending::Written { id, answer }) => {
                     let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
                     self.admitted(id, answer.await.unwrap_or_else(lost)).await
                 }
@@ -159,17 +181,37 @@ impl Handle {
         answers
     }
 
-    async fn enqueue(
-        &self,
-        submission: Submission,
-    ) -> Result<(TxId, oneshot::Receiver<Result<Written, WriteError>>), SubmitError> {
+    async fn enqueue(&self, submission: Submission) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
         let view = self.view(submission.lane.chain);
-        let new = admission::admit(parts, view.as_deref(), submission, id, now)?;
+        let new = match admission::admit(parts, view.as_deref(), submission.clone(), id, now) {
+            Ok(new) => new,
+            // What was taken in before is answered as it is, also if it would not be taken in today.
+            Err(refused) => {
+                let known = self.known(&submission).await?;
+                return known.map(Box::new).map(Pending::Known).ok_or(SubmitError::Refused(refused));
+            }
+        };
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
-        Ok((id, answer.map_err(not_written)?))
+        Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
+    }
+
+    /// What there is under a submission's key.
+    async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
+        let Submission { lane, request_id, payload, options } = submission;
+        let (Some(key), Ok(asked)) = (request_id, fingerprint(lane, payload, options)) else {
+            return Ok(None);
+        };
+        if let Some(TxRecord { tx, .. }) = self.store().tx_by_request(lane.signer, key).await? {
+            let same = tx.request.fingerprint == asked;
+            return Ok(Some(if same { Admission::Replay(tx) } else { Admission::Conflict(tx.id) }));
+        }
+        let kept = self.store().kept_by_request(lane.signer, key).await?;
+        Ok(kept.map(|kept| {
+            if kept.fingerprint == asked { Admission::Removed(kept) } else { Admission::Conflict(kept.id) }
+        }))
     }
 
     async fn admitted(
@@ -217,7 +259,8 @@ impl Handle {
 
     /// Why a lane hands out no slots. None if it does, or does not run here.
     pub async fn explain_lane(&self, lane: LaneId) -> Option<String> {
-        self.ask(lane, None).await
+        let told = self.ask(lane, None).await;
+        told.or_else(|| self.shared.lane_troubles().remove(&lane))
     }
 
     async fn ask(&self, lane: LaneId, tx: Option<TxId>) -> Option<String> {
@@ -233,6 +276,9 @@ impl Handle {
         let runs_here = self.shared.directory.mailbox(tx.lane).is_some();
         if !self.shared.parts.signers.contains_key(&tx.lane) {
             return format!("no signer is configured for lane {} any more; configure it to go on", tx.lane);
+        }
+        if let Some(trouble) = self.shared.lane_troubles().remove(&tx.lane).filter(|_| !runs_here) {
+            return trouble;
         }
         match (runs_here, tx.is_waiting()) {
             (true, true) => "waiting for a slot behind others of its lane".to_owned(),
@@ -254,7 +300,12 @@ impl Handle {
                 endpoints,
             }
         });
-        Health { store, chains: chains.collect(), lanes_running: self.shared.running_lanes() }
+        Health {
+            store,
+            chains: chains.collect(),
+            lanes_running: self.shared.running_lanes(),
+            lanes_in_trouble: self.shared.lane_troubles(),
+        }
     }
 }
 

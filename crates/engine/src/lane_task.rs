@@ -1,7 +1,8 @@
 //! The loop of one lane: events, apply, commit, plan, start.
 //!
 //! A commit that was refused ends the task; one whose outcome is not known, or that failed, throws the lane's memory
-//! away and loads it again. There is no other recovery.
+//! away and loads it again. There is no other recovery. Where that fails again and again the pauses grow, and what is
+//! wrong is told to health and to everybody who asks why a transaction waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use landfall_core::lane::Lane;
 use landfall_core::ports::store::{LaneCommit, Write, WriteError, Written};
 use landfall_core::{LaneId, Millis, Token, TxHash};
+use tokio::time::Instant;
 
 use crate::actions;
 use crate::mailbox::Mailbox;
@@ -16,12 +18,14 @@ use crate::supervisor::Shared;
 
 /// How long a lane sleeps at most: a lost wake-up costs no more than this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// The pause before a lane is loaded again: doubled with every load that stored nothing, up to the longest.
 const RELOAD_AFTER: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Why one load of a lane came to its end.
 enum Ended {
-    /// Load it again.
-    Reload,
+    /// Load it again: this went wrong.
+    Reload(String),
     /// It is not ours any more.
     Lost,
     /// There is nothing to do, or the engine stops: give it back.
@@ -30,38 +34,72 @@ enum Ended {
 
 /// Runs a lane under a token until it is lost, idle, or the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
+    let mut failures = 0;
     loop {
         let mailbox = Arc::new(Mailbox::default());
-        let ended = run_once(&shared, lane, token, &mailbox).await;
+        let ended = run_once(&shared, lane, token, &mailbox, &mut failures).await;
         shared.directory.leave(lane);
         if mailbox.has_mail() {
             // Something came while the lane was being given back: it is to run again.
             shared.want_lane(lane);
         }
         match ended {
-            Ended::Reload if !shared.is_stopping() && shared.session_is_live() => {
-                tokio::time::sleep(RELOAD_AFTER).await;
+            Ended::Reload(why) if !shared.is_stopping() && shared.session_is_live() => {
+                failures += 1;
+                let pause = RELOAD_AFTER.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_PAUSE);
+                shared.lane_trouble(lane, Some(LaneTrouble { why, failures, again_in: pause }));
+                shared.pause(pause).await;
             }
-            Ended::Reload | Ended::GiveBack => {
+            Ended::Reload(_) | Ended::GiveBack => {
+                shared.lane_trouble(lane, None);
                 let given = shared.parts.store.release(lane, shared.session, token).await;
                 if let Err(error) = given {
                     tracing::warn!(%lane, %error, "the lease could not be given back; it ends with the session");
                 }
                 return;
             }
-            Ended::Lost => return,
+            Ended::Lost => {
+                shared.lane_trouble(lane, None);
+                return;
+            }
         }
     }
 }
 
-async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<Mailbox>) -> Ended {
+/// Why a lane is not in memory although it should be.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneTrouble {
+    why: String,
+    failures: u32,
+    again_in: Duration,
+}
+
+impl LaneTrouble {
+    pub(crate) fn sentence(&self) -> String {
+        format!(
+            "its lane could not be loaded or written {} in a row ({}); nothing of it was lost, and it is tried again \
+             every {} ms",
+            if self.failures == 1 { "once".to_owned() } else { format!("{} times", self.failures) },
+            self.why,
+            self.again_in.as_millis()
+        )
+    }
+}
+
+async fn run_once(
+    shared: &Arc<Shared>,
+    id: LaneId,
+    token: Token,
+    mailbox: &Arc<Mailbox>,
+    failures: &mut u32,
+) -> Ended {
     let parts = &shared.parts;
     let Some(settings) = parts.lane_settings(id) else { return Ended::GiveBack };
     let record = match parts.store.load_lane(id).await {
         Ok(record) => record,
         Err(error) => {
             tracing::error!(lane = %id, %error, "the lane could not be loaded; trying again");
-            return Ended::Reload;
+            return Ended::Reload(error.to_string());
         }
     };
     if record.token != token {
@@ -74,6 +112,7 @@ async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<
         // Whoever asked the lanes to stop did not see this one yet.
         return Ended::GiveBack;
     }
+    let loaded_at = Instant::now();
     let mut wake_at: Option<Millis> = Some(parts.clock.now());
     let mut idle_since: Option<Millis> = None;
     loop {
@@ -87,7 +126,7 @@ async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<
         lane.apply(mail.events, now);
         if let Err(broken) = lane.verify() {
             tracing::error!(lane = %id, error = %broken, "the lane is loaded again");
-            return Ended::Reload;
+            return Ended::Reload(broken.to_string());
         }
         for question in mail.questions {
             // The asker may have gone meanwhile.
@@ -97,10 +136,17 @@ async fn run_once(shared: &Arc<Shared>, id: LaneId, token: Token, mailbox: &Arc<
             };
             question.answer.send(sentence).ok();
         }
-        if let Some(commit) = lane.take_commit(now)
+        let commit = lane.take_commit(now);
+        // A load that lives as long as the longest pause is as good as one that could store something.
+        let is_well = commit.is_some() || loaded_at.elapsed() >= LONGEST_PAUSE;
+        if let Some(commit) = commit
             && let Err(ended) = write(shared, &mut lane, commit).await
         {
             return ended;
+        }
+        if is_well && *failures > 0 {
+            *failures = 0;
+            shared.lane_trouble(id, None);
         }
         if mail.stop {
             return Ended::GiveBack;
@@ -132,7 +178,7 @@ async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(
         }
         Ok(other) => {
             tracing::error!(lane = %id, ?other, "the store answered something else than was asked");
-            Err(Ended::Reload)
+            Err(Ended::Reload(format!("the store answered {other:?}")))
         }
         Err(WriteError::Fenced { .. }) => {
             tracing::warn!(lane = %id, token = %lane.token(), node = %shared.parts.node, "fenced: the lane is another's");
@@ -140,7 +186,7 @@ async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(
         }
         Err(error) => {
             tracing::warn!(lane = %id, %error, "commit failed or unknown; the lane is loaded again");
-            Err(Ended::Reload)
+            Err(Ended::Reload(error.to_string()))
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `actions.rs` | doing what a plan asks for |
 //! | `prove.rs` | finding out who took a slot |
 //! | `watcher.rs` | following one chain for all its lanes |
+//! | `retention.rs` | removing the history of what ended long ago |
 //! | `mailbox.rs`, `directory.rs` | how events reach a lane |
 //!
 //! The crate knows ports only: no database, no RPC client. It spawns its tasks through one [`tasks::Tasks`], so that
@@ -30,8 +31,11 @@ mod lane_task;
 mod mailbox;
 mod parts;
 mod prove;
+mod retention;
 mod supervisor;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod watcher;
 mod writer;
 

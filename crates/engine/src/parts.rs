@@ -31,6 +31,10 @@ pub struct Timings {
     pub scan: Duration,
     /// How long a lane without work keeps its lease.
     pub idle: Duration,
+    /// How long the history of a finished transaction is kept; none: for ever (E22).
+    pub keep_finished: Option<Duration>,
+    /// How often it is looked what may go.
+    pub forget_every: Duration,
 }
 
 impl Default for Timings {
@@ -41,6 +45,8 @@ impl Default for Timings {
             skew: Duration::from_secs(1),
             scan: Duration::from_secs(2),
             idle: Duration::from_secs(30),
+            keep_finished: None,
+            forget_every: Duration::from_secs(60),
         }
     }
 }

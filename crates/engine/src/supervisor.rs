@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use landfall_core::ports::store::Acquired;
 use landfall_core::{ChainId, LaneId, SessionId};
@@ -11,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::directory::Directory;
-use crate::lane_task;
+use crate::lane_task::{self, LaneTrouble};
 use crate::parts::Parts;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     lanes_changed: Notify,
     pokes: BTreeMap<ChainId, Notify>,
     troubles: Mutex<BTreeMap<ChainId, String>>,
+    lane_troubles: Mutex<BTreeMap<LaneId, LaneTrouble>>,
+    stopped: Notify,
 }
 
 impl Shared {
@@ -49,6 +52,8 @@ impl Shared {
             lanes_changed: Notify::new(),
             pokes,
             troubles: Mutex::default(),
+            lane_troubles: Mutex::default(),
+            stopped: Notify::new(),
         }
     }
 
@@ -108,6 +113,35 @@ impl Shared {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
     }
 
+    pub(crate) fn lane_trouble(&self, lane: LaneId, trouble: Option<LaneTrouble>) {
+        let mut troubles = self.lane_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        match trouble {
+            Some(trouble) => troubles.insert(lane, trouble),
+            None => troubles.remove(&lane),
+        };
+    }
+
+    /// Lanes that should be in memory and cannot be, and why.
+    pub(crate) fn lane_troubles(&self) -> BTreeMap<LaneId, String> {
+        let troubles = self.lane_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.iter().map(|(lane, trouble)| (*lane, trouble.sentence())).collect()
+    }
+
+    /// Sleeps, unless the engine stops.
+    pub(crate) async fn pause(&self, time: Duration) {
+        let stopped = self.stopped.notified();
+        tokio::pin!(stopped);
+        stopped.as_mut().enable();
+        if self.is_stopping() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = stopped => {}
+            () = tokio::time::sleep(time) => {}
+        }
+    }
+
     pub(crate) fn running_lanes(&self) -> usize {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -115,6 +149,7 @@ impl Shared {
     /// Lanes finish their turn and give their leases back; no new ones start.
     pub(crate) fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.stopped.notify_waiters();
         for mailbox in self.directory.mailboxes() {
             mailbox.stop();
         }

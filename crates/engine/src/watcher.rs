@@ -27,8 +27,10 @@ const TAG_DEPTH: u64 = 128;
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     chain: Arc<dyn Chain>,
-    /// How many blocks below the last scanned one may still change.
+    /// How many blocks below the last scanned one are read again after a start.
     depth: u64,
+    /// Where the chain has no `finalized` block: how deep one must lie to be remembered as what this chain is.
+    settled_depth: u64,
     recent: BTreeMap<u64, B256>,
     head_since: Millis,
     known: Option<Known>,
@@ -43,7 +45,12 @@ struct Known {
 }
 
 impl Watcher {
-    pub(crate) fn new(shared: Arc<Shared>, chain: Arc<dyn Chain>, finality: Finality) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        chain: Arc<dyn Chain>,
+        finality: Finality,
+        watch_depth: u64,
+    ) -> Self {
         let depth = match finality {
             Finality::Blocks(depth) => depth.max(8),
             Finality::Safe | Finality::Finalized => TAG_DEPTH,
@@ -53,6 +60,7 @@ impl Watcher {
             shared,
             chain,
             depth,
+            settled_depth: depth.max(watch_depth),
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
@@ -266,7 +274,7 @@ impl Watcher {
         if self.status != ChainStatus::Live {
             return;
         }
-        let deep = head.at.number.checked_sub(self.depth);
+        let deep = head.at.number.checked_sub(self.settled_depth);
         let deep = deep.and_then(|n| self.recent.get(&n).map(|hash| BlockRef { number: n, hash: *hash }));
         let Some(known) = &mut self.known else { return };
         known.scanned = Some(head.at);

@@ -64,11 +64,18 @@ impl Node {
                 lease: Duration::from_secs(config.lease.duration_s),
                 renew: Duration::from_secs(config.lease.renew_s),
                 skew: Duration::from_secs(config.lease.skew_s),
+                keep_finished: config.store.keep_finished(),
                 ..Timings::default()
             },
         };
         let engine = Engine::start(parts).await?;
-        let limits = Limits { body: config.server.max_body_bytes, batch: config.server.max_batch };
+        let limits = Limits {
+            body: config.server.max_body_bytes,
+            batch: config.server.max_batch,
+            connections: config.server.max_connections,
+            header_time: Duration::from_secs(config.server.header_timeout_s),
+            body_time: Duration::from_secs(config.server.body_timeout_s),
+        };
         let listen = config.server.listen;
         let server = Server::bind(listen, engine.handle(), limits).await.with_context(|| {
             format!(
@@ -88,10 +95,10 @@ impl Node {
 
     /// Answers until `stop` comes, then finishes what is under way.
     pub(crate) async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-        let served = self.server.run(stop).await;
+        self.server.run(stop).await;
         self.engine.stop().await;
         tracing::info!("stopped; what was accepted goes on at the next start");
-        Ok(served?)
+        Ok(())
     }
 }
 

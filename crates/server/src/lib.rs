@@ -6,6 +6,7 @@
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
 
 mod body;
+mod connections;
 mod guard;
 mod path;
 mod problem;

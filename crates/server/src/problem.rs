@@ -44,6 +44,7 @@ codes! {
     InvalidJson, "invalid_json", BAD_REQUEST, "The body is not JSON";
     WrongContentType, "wrong_content_type", UNSUPPORTED_MEDIA_TYPE, "The body must be sent as application/json";
     BodyTooLarge, "body_too_large", PAYLOAD_TOO_LARGE, "The body is larger than allowed";
+    BodyTooSlow, "body_too_slow", REQUEST_TIMEOUT, "The body did not come in time";
     MissingField, "missing_field", BAD_REQUEST, "A field is missing";
     UnknownField, "unknown_field", BAD_REQUEST, "A field is not known";
     WrongType, "wrong_type", BAD_REQUEST, "A field has the wrong type";
@@ -73,6 +74,7 @@ codes! {
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
     NotFound, "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
+    HistoryRemoved, "history_removed", GONE, "The history was removed";
     AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,16 +9,12 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use landfall_engine::Handle;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::connections;
 use crate::guard;
 use crate::problem::{Code, Problem};
 use crate::routes;
-
-/// How long requests that are under way when the server stops may take: a caller that never finishes its own must
-/// not keep it from stopping.
-const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// What is taken at most.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +23,23 @@ pub struct Limits {
     pub body: usize,
     /// Transactions of one batch.
     pub batch: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// Time for a request's headers, and how long a connection may be idle.
+    pub header_time: Duration,
+    /// Time for a request's body.
+    pub body_time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 8 * 1024 * 1024, batch: 1_000 }
+        Self {
+            body: 8 * 1024 * 1024,
+            batch: 1_000,
+            connections: 1_000,
+            header_time: Duration::from_secs(30),
+            body_time: Duration::from_secs(30),
+        }
     }
 }
 
@@ -47,6 +54,7 @@ pub(crate) struct App {
 pub struct Server {
     listener: TcpListener,
     router: Router,
+    limits: Limits,
 }
 
 impl Server {
@@ -55,14 +63,16 @@ impl Server {
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
         let router = routes::router(App { handle, limits })
-            .layer(DefaultBodyLimit::max(limits.body))
+            // The body is read, and measured, before.
+            .layer(DefaultBodyLimit::disable())
+            .layer(from_fn_with_state(limits, connections::whole_body))
             .layer(guarded)
             .layer(CatchPanicLayer::custom(|_| {
                 use axum::response::IntoResponse;
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { listener, router })
+        Ok(Self { listener, router, limits })
     }
 
     /// Where it listens.
@@ -71,23 +81,7 @@ impl Server {
     }
 
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
-        let stopping = Arc::new(Notify::new());
-        let begun = stopping.clone();
-        let stop = async move {
-            stop.await;
-            begun.notify_one();
-        };
-        let too_long = async {
-            stopping.notified().await;
-            tokio::time::sleep(FINISH_LIMIT).await;
-        };
-        tokio::select! {
-            served = axum::serve(self.listener, self.router).with_graceful_shutdown(stop) => served,
-            () = too_long => {
-                tracing::warn!("some requests did not come to their end; they are broken off");
-                Ok(())
-            }
-        }
+    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
+        connections::serve(self.listener, self.router, self.limits, stop).await;
     }
 }

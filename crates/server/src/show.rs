@@ -1,13 +1,14 @@
 //! Showing what is stored: camelCase JSON, wei as decimal strings, times as RFC 3339.
 
-use landfall_core::attempt::Attempt;
+use landfall_core::attempt::{Attempt, Tally};
+use landfall_core::confirmations;
 use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::store::{LaneSummary, TxRecord};
+use landfall_core::ports::store::{Kept, LaneSummary, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Finality, Options, Payload};
 use landfall_core::transaction::{Ending, Transaction};
-use landfall_core::view::{ChainView, Receipt, Standing};
+use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
 use landfall_core::{LaneId, Millis};
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,34 @@ pub(crate) fn accepted(tx: &Transaction) -> Value {
         "state": tx.status.state,
         "nonce": tx.status.slot,
         "hash": tx.status.hash,
+    }))
+}
+
+/// The short answer to a submission whose history was removed.
+pub(crate) fn accepted_before(kept: &Kept) -> Value {
+    without_nulls(json!({
+        "txId": kept.id,
+        "state": kept.state,
+        "nonce": kept.slot,
+        "hash": kept.hash,
+        "removed": true,
+    }))
+}
+
+/// What stayed of a transaction whose history was removed.
+pub(crate) fn kept(kept: &Kept) -> Value {
+    without_nulls(json!({
+        "txId": kept.id,
+        "chainId": kept.lane.chain,
+        "signer": kept.lane.signer.to_string(),
+        "requestId": kept.request_id,
+        "state": kept.state,
+        "nonce": kept.slot,
+        "hash": kept.hash,
+        "reason": kept.reason,
+        "acceptedAt": time(kept.accepted_at),
+        "updatedAt": time(kept.ended_at),
+        "removed": true,
     }))
 }
 
@@ -65,13 +94,35 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
 }
 
 /// A transaction with everything that was signed for it, and why it waits.
-pub(crate) fn record(record: &TxRecord, view: Option<&ChainView>, stuck_reason: Option<String>) -> Value {
+pub(crate) fn record(
+    record: &TxRecord,
+    view: Option<&ChainView>,
+    finality: Finality,
+    stuck_reason: Option<String>,
+) -> Value {
     let mut value = transaction(&record.tx, view);
+    if let Some((view, receipt)) = view.zip(record.tx.status.receipt.as_ref()) {
+        let finality = record.tx.request.options.finality.unwrap_or(finality);
+        let blocks = confirmations::list(view, receipt, most_confirmations(finality));
+        value["confirmationBlocks"] = blocks.iter().map(block).collect();
+    }
     value["attempts"] = record.attempts.iter().map(attempt).collect();
     if let Some(reason) = stuck_reason {
         value["stuckReason"] = json!(reason);
     }
     value
+}
+
+/// How many blocks on top are listed: as many as make it final.
+pub(crate) fn most_confirmations(finality: Finality) -> u64 {
+    match finality {
+        Finality::Blocks(blocks) => blocks,
+        Finality::Safe | Finality::Finalized => 128,
+    }
+}
+
+pub(crate) fn block(block: &BlockRef) -> Value {
+    json!({ "number": block.number, "hash": block.hash })
 }
 
 fn payload(payload: &Payload) -> Value {
@@ -110,6 +161,7 @@ fn options(options: &Options) -> Value {
         "deadline": options.deadline.map(time),
         "finality": finality,
         "onDisplaced": options.on_displaced,
+        "onReorg": options.on_reorg,
         "onInsufficientFunds": options.on_insufficient_funds,
         "metadata": metadata,
     }))
@@ -141,7 +193,8 @@ fn attempt(attempt: &Attempt) -> Value {
         "accepted": attempt.hints.accepted,
         "firstSentAt": attempt.hints.first_sent_at.map(time),
         "lastSentAt": attempt.hints.last_sent_at.map(time),
-        "lastAnswer": attempt.hints.last.as_ref().map(answer),
+        "lastAnswer": attempt.hints.last().map(answer),
+        "answers": attempt.hints.answers.iter().map(tally).collect::<Vec<_>>(),
     });
     match attempt.fees {
         Fees::Legacy { gas_price } => value["gasPrice"] = json!(gas_price),
@@ -161,6 +214,15 @@ fn answer(report: &SendReport) -> Value {
         "text": report.text,
         "latencyMs": report.latency_ms,
     }))
+}
+
+/// An answer, how often it was given, and when first and last.
+fn tally(tally: &Tally) -> Value {
+    let mut value = answer(&tally.report);
+    value["count"] = json!(tally.count);
+    value["firstAt"] = time(tally.first_at);
+    value["lastAt"] = time(tally.last_at);
+    value
 }
 
 /// One line of a time line.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind};
-use landfall_core::request::{AskedFees, Options, Payload, Speed};
+use landfall_core::request::{AskedFees, OnReorg, Options, Payload, Speed};
 use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
 use landfall_engine::{Submission, SubmitError};
 
@@ -56,16 +56,12 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         options.deadline = Some(Millis(now.0 + inner.rng.range(5_000, 120_000)));
     }
     if inner.rng.chance(100) {
+        options.on_reorg = OnReorg::Cancel;
+    }
+    if inner.rng.chance(100) {
         options.max_fee_per_gas = Some(Price(u128::from(inner.rng.range(5, 100)) * 1_000_000_000));
     }
     let key = format!("request-{marker}");
-    let asked = Asked {
-        key: key.clone(),
-        tx: None,
-        may_end_otherwise: options.deadline.is_some(),
-        max_fee: options.max_fee_per_gas.map(|price| price.0),
-    };
-    inner.asked.insert(marker, asked);
     let payload = Payload {
         to: Some(signer),
         value: Wei(U256::from(1)),
@@ -74,7 +70,28 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         fees: AskedFees::Market,
         access_list: Vec::new(),
     };
-    Submission { lane: LaneId { chain, signer }, request_id: RequestId::parse(&key).ok(), payload, options }
+    let may_end_otherwise = options.deadline.is_some();
+    let max_fee = options.max_fee_per_gas.map(|price| price.0);
+    let submission = Submission {
+        lane: LaneId { chain, signer },
+        request_id: RequestId::parse(&key).ok(),
+        payload,
+        options,
+    };
+    let asked = Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee };
+    inner.asked.insert(marker, asked);
+    submission
+}
+
+/// Every request is made again, long after it was answered.
+pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
+    let asked = world.lock().asked.clone();
+    for (marker, asked) in asked.into_iter().filter(|(_, asked)| asked.tx.is_some()) {
+        if until_accepted(world, nodes, marker, &asked.submission).await.is_none() {
+            let text = format!("{} was accepted once and is refused now", asked.key);
+            world.violated(Rule::OneKeyOneTransaction, text);
+        }
+    }
 }
 
 /// Asks one node after another until one says yes.
@@ -98,6 +115,7 @@ async fn until_accepted(
         };
         match tokio::time::timeout(patience, handle.submit(submission.clone())).await {
             Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => return told(world, marker, tx.id),
+            Ok(Ok(Admission::Removed(kept))) => return told(world, marker, kept.id),
             Ok(Ok(Admission::Conflict(tx))) => {
                 world.violated(
                     Rule::OneKeyOneTransaction,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use landfall_core::journal::{JournalRow, replay};
-use landfall_core::ports::store::{Reads, TxQuery};
+use landfall_core::journal::{Entry, JournalRow, replay};
+use landfall_core::ports::store::{Kept, Reads, TxQuery};
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
 use landfall_core::{JournalSeq, LaneId, TxId};
 use landfall_store::Memory;
@@ -55,6 +55,9 @@ impl Checkers {
                     format!("{} has {} entries and {} attempts", tx.id, entries.len(), record.attempts.len());
                 self.world.violated(Rule::Bounded, text);
             }
+            if self.world.scenario.long_halt {
+                self.quiet_while_halted(&record.tx, &entries);
+            }
             let told = replay(entries.iter().map(|row| &row.entry));
             let status = &record.tx.status;
             let agrees = told.is_some_and(|told| {
@@ -72,13 +75,38 @@ impl Checkers {
         }
     }
 
+    /// In a world where nothing else goes wrong, a chain that stands still is left alone. What was under way when it
+    /// stopped may still be seen and answered.
+    fn quiet_while_halted(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let halts = self.world.lock().halts.clone();
+        let grace = self.world.scenario.resubmit * 2 + std::time::Duration::from_secs(5);
+        let halted = |row: &JournalRow| {
+            halts.iter().any(|(chain, from, until)| {
+                *chain == tx.lane.chain && row.at > from.after(grace) && row.at < *until
+            })
+        };
+        for row in entries.iter().filter(|row| halted(row)) {
+            let loud = match &row.entry {
+                Entry::Signed { attempt, .. } => *attempt > 0 && tx.status.ending.is_none(),
+                Entry::Mined { .. } | Entry::Confirmed { .. } | Entry::Expired { .. } => true,
+                Entry::EndingBegan { state, .. } => *state == TxState::Expired,
+                _ => false,
+            };
+            if loud {
+                self.world.violated(Rule::QuietWhileHalted, format!("{}: {:?}", tx.id, row.entry));
+            }
+        }
+    }
+
     /// What must hold when everything was well for long enough.
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
         let all = self.all().await;
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
-            self.ended(tx);
+            if !self.changed_its_mind(tx).await {
+                self.ended(tx);
+            }
             if let (Some(slot), Some(_)) = (tx.status.slot, &tx.status.won)
                 && let Some(other) = winners.insert((tx.lane, slot.0), tx.id)
             {
@@ -87,11 +115,15 @@ impl Checkers {
             }
         }
         let known: BTreeMap<TxId, ()> = all.iter().map(|tx| (tx.id, ())).collect();
-        let asked: Vec<_> = self.world.lock().asked.values().cloned().collect();
-        for asked in asked {
-            if asked.tx.is_some_and(|tx| !known.contains_key(&tx)) {
-                self.world
-                    .violated(Rule::AcceptedIsKept, format!("{} was accepted and is not there", asked.key));
+        let landed = self.landed();
+        let asked = self.world.lock().asked.clone();
+        for (marker, asked) in asked {
+            let Some(tx) = asked.tx.filter(|tx| !known.contains_key(tx)) else { continue };
+            match self.memory.kept(tx).await.ok().flatten() {
+                Some(kept) => self.kept_is_true(&kept, landed.get(&marker).copied().unwrap_or(0)),
+                None => self
+                    .world
+                    .violated(Rule::AcceptedIsKept, format!("{} was accepted and is not there", asked.key)),
             }
         }
         for summary in self.memory.lanes().await.unwrap_or_default() {
@@ -131,7 +163,21 @@ impl Checkers {
 
     /// Unfinished transactions.
     pub(crate) async fn unfinished(&self) -> usize {
-        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal()).count()
+        // One that had ended and was taken back by the chain has no receipt until it has landed again.
+        let taken_back = |tx: &Transaction| tx.status.won.is_some() && tx.status.receipt.is_none();
+        self.all().await.iter().filter(|tx| !tx.status.state.is_terminal() || taken_back(tx)).count()
+    }
+
+    /// The chain took back more than was final, and then decided otherwise: the journal says so.
+    async fn changed_its_mind(&self, tx: &Transaction) -> bool {
+        let rows = self.memory.journal(tx.id).await.unwrap_or_default();
+        rows.iter().any(|row| match &row.entry {
+            Entry::FinalLost { .. } => true,
+            Entry::LandedAgain { version, .. } => {
+                tx.status.won.as_ref().is_none_or(|won| won.version != *version)
+            }
+            _ => false,
+        })
     }
 
     pub(crate) async fn all(&self) -> Vec<Transaction> {
@@ -187,6 +233,20 @@ impl Checkers {
         if let Some(before) = before.filter(|before| *before != tx.status.state) {
             let text = format!("{} was {} and is {}", tx.id, before.name(), tx.status.state.name());
             self.world.violated(Rule::FinalStays, text);
+        }
+    }
+
+    /// What stayed of a transaction says how it ended, and the chain shows the same.
+    fn kept_is_true(&self, kept: &Kept, landed: u64) {
+        let before = self.finals.lock().unwrap_or_else(PoisonError::into_inner).get(&kept.id).copied();
+        if before.is_some_and(|before| before != kept.state) {
+            self.world
+                .violated(Rule::FinalStays, format!("{} was {before:?}, what stayed says {kept:?}", kept.id));
+        }
+        if (kept.state == TxState::Confirmed) != (landed == 1) {
+            let text =
+                format!("{} stayed as {}, and the chain has it {landed} times", kept.id, kept.state.name());
+            self.world.violated(Rule::FinalIsTrue, text);
         }
     }
 

@@ -25,10 +25,13 @@ const TIMED: &[Fault] = &[
     Fault::FeeSpike,
     Fault::EmptyAccount,
     Fault::Reorg,
+    Fault::DeepReorg,
     Fault::ForeignUse,
     Fault::Halt,
     Fault::ClockStep,
 ];
+
+const HALF_AN_HOUR: u64 = 30 * 60 * 1_000;
 
 pub(crate) async fn strike(world: Arc<World>, nodes: Arc<Nodes>) {
     let chosen: Vec<Fault> = TIMED.iter().copied().filter(|fault| world.scenario.rate(*fault) > 0).collect();
@@ -82,9 +85,19 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
         Fault::Eviction => evict(world, chain),
         Fault::FeeSpike => spike(world, chain),
         Fault::EmptyAccount => empty(world, chain, long),
-        Fault::Reorg => reorg(world, chain),
+        Fault::Reorg => {
+            let depth = world.range(1, world.scenario.finality + 1);
+            reorg(world, chain, fault, depth);
+        }
+        Fault::DeepReorg => {
+            let (least, most) = (world.scenario.finality + 1, world.scenario.finality + world.scenario.deep);
+            let depth = world.range(least, most + 1);
+            reorg(world, chain, fault, depth);
+        }
         Fault::ForeignUse => foreign(world, chain),
         Fault::Halt => {
+            let long = if world.scenario.long_halt { HALF_AN_HOUR } else { long };
+            world.halted(chain, now, now + long);
             world.struck(fault, format_args!("chain {chain} for {long} ms"));
             if let Some(chain) = world.lock().chains.get_mut(&chain) {
                 chain.halted_until = now + long;
@@ -218,9 +231,8 @@ pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
     }
 }
 
-/// At most as deep as finality: what is final stays.
-fn reorg(world: &World, chain: ChainId) {
-    let depth = world.range(1, world.scenario.finality + 1);
+/// Other blocks take the place of the newest ones.
+fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
     let keep = world.chance(600);
     let now = world.now();
     let mut inner = world.lock();
@@ -233,7 +245,7 @@ fn reorg(world: &World, chain: ChainId) {
         }
     }
     drop(inner);
-    world.struck(Fault::Reorg, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));
+    world.struck(fault, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));
 }
 
 /// Everything is well again.
@@ -248,6 +260,10 @@ pub(crate) fn heal(world: &Arc<World>) {
     }
     let accounts = accounts(world.scenario.signers);
     let now = world.now();
+    let healed = world.true_time();
+    for (_, _, until) in &mut inner.halts {
+        *until = healed.min(*until);
+    }
     for chain in inner.chains.values_mut() {
         chain.halted_until = 0;
         chain.base_fee = BASE_FEE;

@@ -19,6 +19,8 @@ use crate::world::{NodeClock, SeededRandom, World};
 
 /// The ceiling of every attempt.
 pub(crate) const MAX_FEE: Price = Price::gwei(200);
+/// How often nodes look for history that may go.
+pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(5);
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// All nodes of a run and the store they share.
@@ -82,6 +84,7 @@ impl Nodes {
             max_in_flight: scenario.max_in_flight,
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
+            watch_depth: scenario.finality + scenario.deep,
             on_displaced: if scenario.fail_displaced { OnDisplaced::Fail } else { OnDisplaced::Requeue },
             planted: world.planted.and_then(crate::planted::Planted::in_lane),
             ..LaneSettings::default()
@@ -103,7 +106,11 @@ impl Nodes {
             clock: Arc::new(NodeClock { world: world.clone(), node }),
             random: Arc::new(SeededRandom(world.clone())),
             node: format!("node-{node}"),
-            timings: Timings::default(),
+            timings: Timings {
+                keep_finished: scenario.keep,
+                forget_every: FORGET_EVERY,
+                ..Timings::default()
+            },
         }
     }
 }

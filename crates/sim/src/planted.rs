@@ -57,6 +57,10 @@ planted! {
     NoBlockHash = "confirmed without block hash", found by [FinalIsTrue];
     /// A re-price takes a new slot.
     BumpTakesNewSlot = "bump that takes a new slot", found by [LandsOnce];
+    /// Removing the history of a transaction frees its key.
+    RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, LandsOnce];
+    /// A slot is forgotten when its transaction ends.
+    ForgottenAtFinality = "slot forgotten when its transaction ends", found by [FinalIsTrue, Ends, NoGaps];
     /// A cancel is done when it was asked for.
     CancelAtOnce = "cancel ended before the chain decided", found by [FinalIsTrue, LandsOnce];
 }
@@ -70,6 +74,7 @@ impl Planted {
             Self::RequeueOnNullReceipt => Some(PlantedInLane::RequeueOnNullReceipt),
             Self::NoBlockHash => Some(PlantedInLane::NoBlockHash),
             Self::BumpTakesNewSlot => Some(PlantedInLane::BumpTakesNewSlot),
+            Self::ForgottenAtFinality => Some(PlantedInLane::ForgottenAtFinality),
             Self::CancelAtOnce => Some(PlantedInLane::CancelAtOnce),
             Self::PendingCount => Some(PlantedInLane::CursorFollowsCount),
             Self::FenceSkipped
@@ -79,7 +84,8 @@ impl Planted {
             | Self::LeaseByLocalClock
             | Self::AlreadyKnownIsFailure
             | Self::NewestHashOnly
-            | Self::LostWakeUp => None,
+            | Self::LostWakeUp
+            | Self::RemovalForgetsKey => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::callers;
 use crate::chain::model::ChainModel;
 use crate::checkers::Checkers;
 use crate::nemesis;
-use crate::node::{Nodes, accounts, chain_ids};
+use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
 use crate::scenario::{Fault, Scenario};
 use crate::world::{Rule, TrueClock, Violation, World};
@@ -86,6 +86,9 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     nemesis.abort();
     nemesis::heal(&world);
     settle(&world, &nodes, &checkers, callers).await;
+    if let Some(keep) = world.scenario.keep.filter(|_| world.lock().violations.is_empty()) {
+        late_retries(&world, &nodes, &checkers, keep).await;
+    }
     operator.abort();
     if world.lock().violations.is_empty() {
         if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
@@ -95,7 +98,9 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
         }
     }
     let journal = checkers.journal_of_the_first_violation().await;
-    report(&world, checkers.all().await.len() as u64, journal)
+    // Some may have no history any more.
+    let accepted = world.lock().asked.values().filter(|asked| asked.tx.is_some()).count();
+    report(&world, accepted as u64, journal)
 }
 
 fn make_chains(world: &Arc<World>, salt: u64) {
@@ -166,6 +171,16 @@ async fn settle(
     if world.lock().violations.is_empty() {
         checkers.at_the_end().await;
     }
+}
+
+/// Everything that ended loses its history, and then every caller asks once more.
+async fn late_retries(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers, keep: Duration) {
+    tokio::time::sleep(keep + FORGET_EVERY * 4).await;
+    let left = checkers.all().await.len();
+    world.trace(format_args!("{left} transactions still have their history"));
+    callers::repeat_all(world, nodes).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    checkers.at_the_end().await;
 }
 
 /// The store is an older copy: what the chain has beyond it must not be sent again.

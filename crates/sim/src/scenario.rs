@@ -66,6 +66,8 @@ faults! {
     EmptyAccount = "empty-account";
     /// Blocks are replaced, at most as deep as finality.
     Reorg = "reorg";
+    /// More blocks are replaced than what callers asked for as finality, though none that the chain calls final.
+    DeepReorg = "deep-reorg";
     /// Another program uses the key.
     ForeignUse = "foreign-use";
     /// No blocks for a while.
@@ -105,6 +107,14 @@ pub struct Scenario {
     pub remote_signers: bool,
     /// A transaction whose slot was taken fails, instead of being queued again.
     pub fail_displaced: bool,
+    /// How long the history of what has ended is kept; for ever where it is none.
+    pub keep: Option<Duration>,
+    /// How many blocks deeper than finality the chain may take back.
+    pub deep: u64,
+    /// The chain says itself what it will not take back.
+    pub tagged: bool,
+    /// The chain stands still for half an hour when it does.
+    pub long_halt: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
     pub rates: BTreeMap<Fault, u64>,
 }
@@ -127,7 +137,7 @@ impl Scenario {
                 rates.insert(*fault, strength);
             }
         }
-        Self {
+        let mut scenario = Self {
             seed,
             nodes: usize::try_from(nodes).unwrap_or(1),
             chains: if rng.chance(250) { 2 } else { 1 },
@@ -142,8 +152,32 @@ impl Scenario {
             trouble: Duration::from_secs(rng.range(30, 180)),
             remote_signers: rng.chance(300),
             fail_displaced: rng.chance(250),
+            keep: None,
+            deep: rng.range(2, 12),
+            tagged: rng.chance(700),
+            long_halt: false,
             rates,
         }
+        .made_possible();
+        let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
+        // A store that is brought back, and a chain that starts over, are judged by the history.
+        let judged = [Fault::RestoredStore, Fault::ChainRestart];
+        scenario.keep = keep.filter(|_| judged.iter().all(|fault| scenario.rate(*fault) == 0));
+        scenario
+    }
+
+    /// A world in which nothing goes wrong but that the chain stands still for half an hour.
+    #[must_use]
+    pub fn halted(seed: u64) -> Self {
+        let rates = [(Fault::Halt, 100)].into();
+        Self { rates, long_halt: true, trouble: Duration::from_secs(40 * 60), ..Self::from_seed(seed) }
+    }
+
+    /// A transaction may be queued again only where its slot is gone for good: a chain that does not say what it will
+    /// not take back, and takes back more than was asked for, cannot promise that.
+    fn made_possible(mut self) -> Self {
+        self.fail_displaced |= !self.tagged && self.rate(Fault::DeepReorg) > 0;
+        self
     }
 
     /// How often this fault strikes; 0 where the seed left it out.
@@ -159,7 +193,7 @@ impl Scenario {
             self.rates.iter().map(|(fault, rate)| format!("{}={rate}", fault.word())).collect();
         format!(
             "seed {}: {} nodes, {} chains with {} endpoints, {} signers ({}), {} callers × {} requests, window {}, \
-             finality {}, a block every {} ms, resubmit after {:?}, {:?} of trouble: {}",
+             finality {}, a block every {} ms, resubmit after {:?}, history kept {}, {:?} of trouble: {}",
             self.seed,
             self.nodes,
             self.chains,
@@ -172,6 +206,7 @@ impl Scenario {
             self.finality,
             self.block_ms,
             self.resubmit,
+            self.keep.map_or_else(|| "for ever".to_owned(), |keep| format!("{keep:?}")),
             self.trouble,
             faults.join(" ")
         )

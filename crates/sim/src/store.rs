@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, Admission, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::Transaction;
@@ -95,6 +95,15 @@ impl SimStore {
         self.commit_carrying(group, carried).await
     }
 
+    /// The planted way of removing history: a key that stands for what was removed is as good as new.
+    async fn forget_key(&self, write: &mut Write) {
+        let Write::Admit(new) = write else { return };
+        let Some(key) = new.request.request_id.clone() else { return };
+        if self.memory.kept_by_request(new.lane.signer, &key).await.ok().flatten().is_some() {
+            new.request.request_id = RequestId::parse(&format!("{}, again", key.as_str())).ok();
+        }
+    }
+
     /// The planted way of looking a key up first and inserting it a moment later.
     async fn admit_unguarded(&self, new: &mut NewTransaction) -> Option<Admission> {
         let key = new.request.request_id.clone()?;
@@ -114,14 +123,14 @@ impl SimStore {
 fn token_of(write: &Write) -> Option<(LaneId, Token)> {
     match write {
         Write::Lane(commit) => Some((commit.lane, commit.token)),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) => None,
+        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
     }
 }
 
 fn hashes_of(write: &Write) -> Vec<landfall_core::TxHash> {
     match write {
         Write::Lane(commit) => commit.attempts.iter().map(|attempt| attempt.hash).collect(),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) => Vec::new(),
+        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => Vec::new(),
     }
 }
 
@@ -152,7 +161,7 @@ impl Log for SimStore {
             for write in &mut group {
                 let known = match write {
                     Write::Admit(new) => self.admit_unguarded(new).await,
-                    Write::Lane(_) | Write::Command(_) | Write::Chain(_) => None,
+                    Write::Lane(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
                 };
                 answers.push(known);
             }
@@ -162,6 +171,11 @@ impl Log for SimStore {
                 None => result,
             };
             return answers.into_iter().zip(results).map(|(answer, result)| known(answer, result)).collect();
+        }
+        if self.world.has(Planted::RemovalForgetsKey) {
+            for write in &mut group {
+                self.forget_key(write).await;
+            }
         }
         if self.world.has(Planted::FenceSkipped) || self.world.has(Planted::FenceBeforeCommit) {
             return self.commit_unfenced(group).await;
@@ -190,7 +204,7 @@ impl SimStore {
                     answers.push(Ok(Written::Lane(landfall_core::LaneVersion(commit.version.0 + 1))));
                     later.push(write);
                 }
-                Write::Admit(_) | Write::Command(_) | Write::Chain(_) => {
+                Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => {
                     answers.extend(self.commit(vec![write]).await);
                 }
             }
@@ -291,6 +305,16 @@ impl Reads for SimStore {
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         self.reach("read a transaction").await?;
         self.memory.tx_by_request(signer, request).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept(id).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept_by_request(signer, request).await
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

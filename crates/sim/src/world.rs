@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::{ChainId, Millis, SessionId, TxHash, TxId};
+use landfall_engine::Submission;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -59,6 +60,8 @@ pub enum Rule {
     NoGaps,
     /// A lane that cannot know what the chain has holds, and says so.
     HoldsWhenUnsure,
+    /// While the chain stands still nothing is re-priced, confirmed or expired.
+    QuietWhileHalted,
 }
 
 impl Rule {
@@ -80,6 +83,7 @@ impl Rule {
             Self::Ends => "every accepted transaction ends",
             Self::NoGaps => "every slot that was handed out is used",
             Self::HoldsWhenUnsure => "a lane that cannot know what the chain has holds",
+            Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
         }
     }
 }
@@ -97,6 +101,7 @@ pub(crate) struct Gate {
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) key: String,
+    pub(crate) submission: Submission,
     pub(crate) tx: Option<TxId>,
     /// It asked for it to be cancelled, or gave it a deadline.
     pub(crate) may_end_otherwise: bool,
@@ -115,6 +120,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// When chains stood still, by the true clock.
+    pub(crate) halts: Vec<(ChainId, Millis, Millis)>,
     /// By the marker that each carries in its data.
     pub(crate) asked: BTreeMap<u64, Asked>,
 }
@@ -139,6 +146,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            halts: Vec::new(),
             asked: BTreeMap::new(),
         };
         Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
@@ -220,6 +228,11 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(until - now)).await;
         }
+    }
+
+    /// A chain stands still.
+    pub(crate) fn halted(&self, chain: ChainId, from: u64, until: u64) {
+        self.lock().halts.push((chain, Millis(EPOCH_MS + from), Millis(EPOCH_MS + until)));
     }
 
     /// A session was begun, prolonged or ended.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, Store, TxQuery,
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, Store, TxQuery,
     TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
@@ -132,6 +132,14 @@ impl Reads for Faulty {
 
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         self.store.tx_by_request(signer, request).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        self.store.kept(id).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        self.store.kept_by_request(signer, request).await
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

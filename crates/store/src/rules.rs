@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use landfall_core::ports::store::{TxUpdate, Write};
+use landfall_core::ports::store::{Admission, Kept, TxUpdate, Write};
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::{CommandId, LaneId, QueueOrder, SessionId, Slot, TxId};
+use landfall_core::{CommandId, LaneId, Millis, QueueOrder, SessionId, Slot, TxId};
 
 /// How far a transaction is, as the store's look-ups need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn order(group: &[Write]) -> Vec<usize> {
 fn lane_of(write: &Write) -> Option<LaneId> {
     match write {
         Write::Lane(commit) => Some(commit.lane),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) => None,
+        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
     }
 }
 
@@ -78,6 +78,33 @@ pub(crate) fn is_again(existing: &Transaction, new: &NewTransaction) -> bool {
         && asks_the_same(existing, new)
 }
 
+/// What an admission under the key of a removed transaction is told.
+pub(crate) fn kept_under_key(kept: Kept, new: &NewTransaction) -> Admission {
+    if kept.fingerprint == new.request.fingerprint {
+        Admission::Removed(kept)
+    } else {
+        Admission::Conflict(kept.id)
+    }
+}
+
+/// What an admission under the id of a removed transaction is told; an error where it is another request.
+pub(crate) fn kept_under_id(kept: Kept, new: &NewTransaction) -> Result<Admission, String> {
+    let again = kept.lane == new.lane
+        && kept.request_id == new.request.request_id
+        && kept.fingerprint == new.request.fingerprint;
+    if again { Ok(Admission::Removed(kept)) } else { Err(id_taken(kept.id)) }
+}
+
+/// Is a transaction so long finished that its history may go?
+pub(crate) fn may_go(tx: &Transaction, before: Millis) -> bool {
+    tx.status.state.is_terminal() && tx.status.updated_at < before
+}
+
+/// Those accepted later were accepted no earlier: from the first that is young enough to stay, all are.
+pub(crate) fn is_young(tx: &Transaction, before: Millis) -> bool {
+    tx.request.accepted_at >= before
+}
+
 /// Why an admission under a known id that is not the same one is refused.
 pub(crate) fn id_taken(id: TxId) -> String {
     format!("transaction id {id} already stands for another request")
@@ -88,7 +115,8 @@ pub(crate) fn no_such_tx(lane: LaneId, id: TxId) -> String {
     format!("lane {lane} has no transaction {id}")
 }
 
-/// Why a change to a transaction that has ended is refused: an end is for ever.
+/// Why a change to a transaction that has ended is refused: an end is for ever. Only what the chain shows of it (its
+/// receipt) may change, when the chain takes a block back; its state and its slot stay.
 pub(crate) fn has_ended(id: TxId) -> String {
     format!("transaction {id} has ended and stays as it is")
 }

@@ -6,6 +6,7 @@
 
 use alloy_primitives::U256;
 
+use super::budget::worst_fee;
 use super::funds::worst_cost;
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Call, Draft};
@@ -22,6 +23,7 @@ struct Candidate {
     gas: Gas,
     fees: Fees,
     cost: U256,
+    fee: U256,
 }
 
 impl Lane {
@@ -40,7 +42,13 @@ impl Lane {
             }
             self.tentative.insert(
                 slot,
-                Tentative { serial, tx: Some(candidate.tx), signed: None, cost: candidate.cost },
+                Tentative {
+                    serial,
+                    tx: Some(candidate.tx),
+                    signed: None,
+                    cost: candidate.cost,
+                    fee: candidate.fee,
+                },
             );
             drafts.push(Draft {
                 serial,
@@ -122,7 +130,9 @@ impl Lane {
         let Some(view) = &self.view else { return Vec::new() };
         let mut ready = Vec::new();
         let funds = self.funds_left();
+        let budget = self.budget_left();
         let mut spent = U256::ZERO;
+        let mut fees_spent = U256::ZERO;
         for Waiting { tx, prep } in self.waiting.values() {
             if ready.len() == most {
                 break;
@@ -144,8 +154,13 @@ impl Lane {
             if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
                 continue;
             }
+            let fee = worst_fee(&fees, gas);
+            if budget.is_some_and(|budget| fees_spent.saturating_add(fee) > budget) {
+                continue;
+            }
             spent = spent.saturating_add(cost);
-            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees, cost });
+            fees_spent = fees_spent.saturating_add(fee);
+            ready.push(Candidate { tx: tx.id, call: tx.call(), version: tx.version(), gas, fees, cost, fee });
         }
         ready
     }
@@ -168,6 +183,15 @@ impl Lane {
             || waiting.tx.status.state == TxState::AwaitingApproval
             || self.is_priced_out(&waiting.tx)
             || self.lacks_funds(waiting, funds).is_some()
+            || self.waits_for_budget(waiting).is_some()
+    }
+
+    /// Ready, and its fee is beyond today's budget: the sentence.
+    pub(super) fn waits_for_budget(&self, waiting: &Waiting) -> Option<String> {
+        let Prep::Ready { gas } = waiting.prep else { return None };
+        let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
+        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        self.over_budget(worst_fee(&fees, gas))
     }
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
@@ -192,7 +216,7 @@ impl Lane {
                 self.settings.max_fee,
             );
             let cost = worst_cost(&fees, gas, crate::Wei::default());
-            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost });
+            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost, fee: cost });
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -235,7 +259,8 @@ impl Lane {
         let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.hold().is_none());
         let Some(lowest) = open.or(waited_for) else { return Vec::new() };
         let free = |slot: &Slot| {
-            self.ended.is_none_or(|ended| *slot > ended)
+            self.row.history.is_none_or(|history| *slot > history)
+                && !self.kept.contains(*slot)
                 && !self.slots.contains_key(slot)
                 && !self.row.returned.contains(slot)
                 && !self.tentative.contains_key(slot)

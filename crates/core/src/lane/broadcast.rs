@@ -12,6 +12,7 @@
 //!
 //! No answer ends a transaction or frees its slot.
 
+use super::keep::current;
 use super::{Action, Lane, Outgoing, Plan, Sent, back_off};
 use crate::attempt::Sealed;
 use crate::journal::Entry;
@@ -28,17 +29,16 @@ impl Lane {
         let end = Slot(count.0.saturating_add(self.settings.max_in_flight));
         let mut outgoing = Vec::new();
         for (slot, record) in self.slots.range_mut(count..end.max(count)) {
-            let work = &mut record.work;
-            let Some(attempt) = record.attempts.last() else { continue };
-            if record.mined.is_some() || work.sending {
+            if record.mined.is_some() || record.work.sending {
                 continue;
             }
-            if work.send_at > now {
-                plan.wake(work.send_at);
+            let Some(attempt) = current(&self.reopened, record) else { continue };
+            if record.work.send_at > now {
+                plan.wake(record.work.send_at);
                 continue;
             }
-            work.sending = true;
             let sealed = Sealed { raw: attempt.raw.clone(), hash: attempt.hash };
+            record.work.sending = true;
             outgoing.push(Outgoing { slot: *slot, sealed });
         }
         if !outgoing.is_empty() {
@@ -56,18 +56,13 @@ impl Lane {
         let resubmit = self.settings.resubmit_after;
         let Some(record) = self.slots.get_mut(&slot) else { return };
         record.work.sending = false;
-        let newest = record.attempts.last().is_some_and(|newest| newest.hash == hash);
+        let newest = current(&self.reopened, record).is_some_and(|newest| newest.hash == hash);
         let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
-        attempt.hints.sends = attempt.hints.sends.saturating_add(1);
-        attempt.hints.first_sent_at.get_or_insert(now);
-        attempt.hints.last_sent_at = Some(now);
-        attempt.hints.last = Some(report.clone());
-        attempt.hints.accepted |= report.outcome.is_taken();
+        let first_of_its_kind = attempt.hints.answered(report.clone(), now);
         let ordinal = attempt.ordinal;
         let no_op = attempt.no_op;
         let tx = record.tx;
         let work = &mut record.work;
-        let first_of_its_kind = work.answers.insert(report.outcome);
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut fatal = false;

@@ -19,7 +19,7 @@ pub(super) struct Changes {
     txs: BTreeMap<TxId, Status>,
     attempts: Vec<Attempt>,
     hints: BTreeSet<(Slot, u32)>,
-    /// Hints of attempts whose slots are closed by this very commit.
+    /// Hints of attempts whose slots this very commit closes or sets aside.
     last_hints: Vec<HintUpdate>,
     closed: Vec<Slot>,
     journal: Vec<NewEntry>,
@@ -94,11 +94,17 @@ impl Changes {
         self.hinted_at.get_or_insert(now);
     }
 
-    /// The slot is history; what was said of its attempts since the last commit is written with it.
-    pub(super) fn close(&mut self, slot: Slot, attempts: Vec<Attempt>) {
-        for attempt in attempts.into_iter().filter(|attempt| self.hints.remove(&(slot, attempt.ordinal))) {
-            self.last_hints.push(HintUpdate { slot, ordinal: attempt.ordinal, hints: attempt.hints });
+    /// The slot is out of the way; what was said of its attempts since the last commit is written now.
+    pub(super) fn last_hints(&mut self, slot: Slot, attempts: &[Attempt]) {
+        for attempt in attempts.iter().filter(|attempt| self.hints.remove(&(slot, attempt.ordinal))) {
+            let hints = attempt.hints.clone();
+            self.last_hints.push(HintUpdate { slot, ordinal: attempt.ordinal, hints });
         }
+    }
+
+    /// The slot is history.
+    pub(super) fn close(&mut self, slot: Slot, attempts: &[Attempt]) {
+        self.last_hints(slot, attempts);
         self.closed.push(slot);
         self.urgent = true;
     }
@@ -151,13 +157,13 @@ impl Lane {
             if !seen.insert(id) {
                 return broken(format!("transaction {id} is bound to two slots"));
             }
-            match self.bound.get(&id) {
+            match self.bound.get(&id).or_else(|| self.reopened.get(&id)) {
                 Some(tx) if tx.status.slot == Some(*slot) => {}
                 Some(_) => return broken(format!("transaction {id} does not know its slot {slot}")),
                 None => return broken(format!("slot {slot} is bound to {id}, which is not there")),
             }
         }
-        if let Some(lost) = self.bound.keys().find(|id| !seen.contains(id)) {
+        if let Some(lost) = self.bound.keys().chain(self.reopened.keys()).find(|id| !seen.contains(id)) {
             return broken(format!("transaction {lost} is bound to a slot that is not there"));
         }
         Ok(())

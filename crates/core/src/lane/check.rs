@@ -217,8 +217,10 @@ impl Lane {
         !self.row.returned.is_empty()
             || !self.holes(plan, now).is_empty()
             || self.slots.values().any(|record| {
-                record.mined.is_none()
-                    && record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op())
+                let abandoned =
+                    record.tx.is_none() && record.attempts.last().is_some_and(|newest| !newest.no_op);
+                let ending = record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op());
+                record.mined.is_none() && (ending || abandoned)
             })
     }
 }

@@ -4,7 +4,7 @@ use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
-use crate::{Millis, TxId};
+use crate::{Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn take_commands(&mut self, commands: Vec<Command>, now: Millis) {
@@ -55,10 +55,10 @@ impl Lane {
     fn resume(&mut self, now: Millis) {
         self.row.paused = false;
         // Also an operator's word that a final slot which the chain took back may be filled.
-        if let (Some(ended), Some(count)) = (self.ended, self.chain_count())
-            && count <= ended
+        if let (Some(history), Some(count)) = (self.row.history, self.chain_count())
+            && count <= history
         {
-            self.ended = None;
+            self.row.history = count.0.checked_sub(1).map(Slot);
             let text = format!("an operator resumed it: slot {count}, which was final, may be filled");
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }

@@ -15,7 +15,7 @@ pub enum Hold {
     ChainChanged,
     /// The chain has used slots for which we have stored no bytes.
     UnknownSlots { first: Slot, last: Slot },
-    /// A slot that was final is open again: the chain took back more than the finality that was asked for.
+    /// A slot that is history is open again: the chain took back more than it calls final itself.
     FinalReplaced { slot: Slot },
     /// An operator paused it.
     Paused,
@@ -36,9 +36,9 @@ impl Hold {
                 if first == last { format!("slot {first}") } else { format!("slots {first} to {last}") }
             ),
             Self::FinalReplaced { slot } => format!(
-                "the chain took slot {slot} back after it was final: a reorganisation deeper than the finality asked for; \
-                 what was confirmed there is not on the chain any more. Look, then resume the lane: the slot is \
-                 filled by a no-op"
+                "the chain took slot {slot} back after it was settled: a reorganisation deeper than what the chain itself \
+                 calls final; what was confirmed there is not on the chain any more. Look, then resume the lane: the \
+                 slot is filled by a no-op"
             ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
@@ -53,8 +53,8 @@ impl Lane {
         if view.status == ChainStatus::Changed {
             return Some(Hold::ChainChanged);
         }
-        if let (Some(ended), Some(count)) = (self.ended, self.chain_count())
-            && count <= ended
+        if let (Some(history), Some(count)) = (self.row.history, self.chain_count())
+            && count <= history
         {
             return Some(Hold::FinalReplaced { slot: count });
         }
@@ -107,6 +107,13 @@ impl Lane {
         if let Some(waiting) = self.waiting.values().find(|waiting| waiting.tx.id == id) {
             return Some(self.explain_waiting(waiting, now));
         }
+        if let Some(tx) = self.reopened.get(&id) {
+            let slot = tx.status.slot?;
+            let said = self.explain_bound(tx, slot, self.slots.get(&slot)?, now);
+            return Some(format!(
+                "it had ended and the chain took its block back, deeper than the finality asked for; {said}"
+            ));
+        }
         let tx = self.bound.get(&id)?;
         let slot = tx.status.slot?;
         let record = self.slots.get(&slot)?;
@@ -134,7 +141,7 @@ impl Lane {
                     "it needs up to {needs} wei, and the account has {left} left beside what is out; it waits for funds, \
                      others may go first"
                 ),
-                None => self.explain_ready(tx),
+                None => self.waits_for_budget(waiting).unwrap_or_else(|| self.explain_ready(tx)),
             },
         }
     }
@@ -210,7 +217,10 @@ impl Lane {
         if record.work.at_ceiling == Some(tx.version()) {
             said.push_str("its price is at the ceiling; ");
         }
-        match &newest.hints.last {
+        if record.work.beyond_budget {
+            said.push_str("a dearer attempt would go beyond what this lane may spend today; ");
+        }
+        match newest.hints.last() {
             Some(report) if report.outcome.is_taken() => said.push_str("the pool has it"),
             Some(report) => said.push_str(&format!(
                 "the last answer was {}{}",

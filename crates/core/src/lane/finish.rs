@@ -5,7 +5,10 @@
 //! | carries the content, succeeded | confirmed |
 //! | carries the content, reverted | reverted |
 //! | the no-op of a cancel, expiry or failure | cancelled, expired, failed |
+//! | the no-op after a reorganisation, where the caller wants it checked anew | accepted again, for another slot |
 //! | provably foreign | queued again or failed, as the caller said; an ending one ends |
+//!
+//! What has ended is kept in sight until the chain itself cannot take it back ([`super::keep`]).
 
 use super::{Lane, Prep, Waiting};
 use crate::journal::Entry;
@@ -23,7 +26,7 @@ impl Lane {
             .iter()
             .filter_map(|(slot, record)| {
                 let receipt = record.mined.as_ref()?;
-                let tx = record.tx.and_then(|id| self.bound.get(&id));
+                let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
                 let finality =
                     tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
                 let is_final = view.is_final(&receipt.block, finality)
@@ -32,7 +35,14 @@ impl Lane {
             })
             .collect();
         for (slot, receipt) in done {
-            self.finish(slot, &receipt, now);
+            self.spend(&receipt);
+            let id = self.slots.get(&slot).and_then(|record| record.tx);
+            if id.is_some_and(|id| self.bound.contains_key(&id)) {
+                self.finish(slot, &receipt, now);
+            } else {
+                let tx = id.and_then(|id| self.reopened.remove(&id));
+                self.keep(slot, receipt.block, tx);
+            }
         }
     }
 
@@ -42,9 +52,12 @@ impl Lane {
         else {
             return;
         };
-        let tx = record.tx.and_then(|id| self.bound.remove(&id));
-        self.close_slot(slot);
-        let Some(mut tx) = tx else { return };
+        let Some(mut tx) = record.tx.and_then(|id| self.bound.remove(&id)) else { return };
+        if tx.status.rechecking && tx.status.ending.is_none() && winner.no_op {
+            self.keep(slot, receipt.block, None);
+            self.check_anew(tx, slot, receipt.block, now);
+            return;
+        }
         let status = &mut tx.status;
         status.won = Some(Won { version: winner.version, hash: winner.hash });
         status.hash = Some(winner.hash);
@@ -71,18 +84,25 @@ impl Lane {
         };
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(tx.id), now, entry);
+        self.keep(slot, receipt.block, Some(tx));
     }
 
-    /// The slot is history: its attempts are watched no more.
-    fn close_slot(&mut self, slot: Slot) {
-        if let Some(record) = self.slots.remove(&slot) {
-            for attempt in &record.attempts {
-                self.by_hash.remove(&attempt.hash);
-                self.closed_hashes.push(attempt.hash);
-            }
-            self.changes.close(slot, record.attempts);
+    /// Its slot was used up without its content: it waits for another one, in its old place, and goes through the
+    /// checks again.
+    fn check_anew(&mut self, mut tx: Transaction, slot: Slot, block: BlockRef, now: Millis) {
+        if tx.is_no_op() {
+            tx.status.later.push(Content::Payload(tx.payload().clone()));
         }
-        self.ended = self.ended.max(Some(slot));
+        tx.status.rechecking = false;
+        tx.status.approved = false;
+        tx.status.displaced = false;
+        tx.status.receipt = None;
+        tx.status.state = TxState::Accepted;
+        tx.status.slot = None;
+        tx.status.hash = None;
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
+        self.waiting.insert((tx.order, tx.id), Waiting { tx, prep: Prep::New });
     }
 
     /// The slot went to somebody else's transaction, for good.
@@ -92,8 +112,12 @@ impl Lane {
         if record.mined.is_some() || record.attempts.is_empty() {
             return;
         }
-        let tx = record.tx.and_then(|id| self.bound.remove(&id));
-        self.close_slot(slot);
+        let id = record.tx;
+        let tx = id.and_then(|id| self.bound.remove(&id));
+        if id.is_some_and(|id| self.reopened.remove(&id).is_some()) {
+            self.changes.journal(id, now, Entry::FinalLost { slot, block });
+        }
+        self.keep(slot, block, None);
         let Some(mut tx) = tx else { return };
         let wish = tx.request.options.on_displaced.unwrap_or(self.settings.on_displaced);
         tx.status.displaced = false;
@@ -104,12 +128,7 @@ impl Lane {
             let text = format!("slot {slot} was taken by another transaction in block {}", block.number);
             self.end(tx, Ending::Fail(Reason { code: ReasonCode::Displaced, text }), now);
         } else {
-            tx.status.state = TxState::Accepted;
-            tx.status.slot = None;
-            tx.status.hash = None;
-            self.changes.tx(&mut tx, now);
-            self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
-            self.waiting.insert((tx.order, tx.id), Waiting { tx, prep: Prep::New });
+            self.check_anew(tx, slot, block, now);
         }
     }
 
@@ -125,7 +144,9 @@ impl Lane {
             if has_bytes {
                 let entry = Entry::EndingBegan { state: ending.state(), reason: ending.reason().clone() };
                 tx.status.ending = Some(ending);
-                tx.status.later.push(Content::NoOp);
+                if !tx.is_no_op() {
+                    tx.status.later.push(Content::NoOp);
+                }
                 self.changes.tx(tx, now);
                 self.changes.journal(Some(id), now, entry);
             } else if let Some(mut tx) = self.bound.remove(&id) {

@@ -10,6 +10,7 @@ use alloy_primitives::U256;
 use super::{Lane, Prep, Waiting};
 use crate::Gas;
 use crate::fees::{Fees, first_price};
+use crate::journal::Entry;
 use crate::request::OnInsufficientFunds;
 use crate::transaction::{ReasonCode, Transaction};
 use crate::{Millis, TxId, Wei};
@@ -46,6 +47,36 @@ impl Lane {
         let needs = self.first_cost(&waiting.tx, gas)?;
         let left = left?;
         (needs > left).then_some((needs, left))
+    }
+
+    /// Writes down, once, that the account has too little: at or below its threshold, or less than a transaction that
+    /// waits needs; and, once, that it has enough again.
+    pub(super) fn note_funds(&mut self, now: Millis) {
+        let Some(balance) = self.view.as_ref().and_then(|view| view.balances.get(&self.id.signer)).copied()
+        else {
+            return;
+        };
+        let threshold = self.settings.low_balance.filter(|threshold| balance <= *threshold);
+        let left = self.funds_left();
+        let needs =
+            self.waiting.values().filter_map(|waiting| self.lacks_funds(waiting, left)).map(|(n, _)| n);
+        let needs = needs.min().map(Wei);
+        let low = threshold.or(needs).is_some();
+        if low && !self.funds_low {
+            let text = match (threshold, needs) {
+                (Some(threshold), _) => {
+                    format!("the balance is {balance} wei, and the threshold {threshold}")
+                }
+                (None, needs) => format!(
+                    "the balance is {balance} wei, and beside what is out a transaction that waits needs {}",
+                    needs.unwrap_or_default()
+                ),
+            };
+            self.changes.journal(None, now, Entry::LowBalance { balance, text });
+        } else if !low && self.funds_low {
+            self.changes.journal(None, now, Entry::BalanceRestored { balance });
+        }
+        self.funds_low = low;
     }
 
     /// Ends those whose own gas no block can hold: at admission the limit may not have been known yet.

@@ -9,18 +9,20 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`], [`reprice`],
-//! [`watch`], [`finish`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
+//! [`watch`], [`finish`], [`keep`]; [`command`] holds what callers and operators ask for on the way, [`explain`] the sentences.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
 mod allocate;
 mod broadcast;
+mod budget;
 mod changes;
 mod check;
 mod command;
 mod explain;
 mod finish;
 mod funds;
+mod keep;
 mod planted;
 mod prove;
 mod reprice;
@@ -37,7 +39,7 @@ use std::sync::Arc;
 use alloy_primitives::U256;
 
 use crate::attempt::{Attempt, Draft, Sealed};
-use crate::outcome::{SendOutcome, SendReport};
+use crate::outcome::SendReport;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
 use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
@@ -158,6 +160,8 @@ struct SlotRecord {
 /// What is going on for a slot: not stored, and gone after a crash.
 #[derive(Debug, Clone, Default)]
 struct SlotWork {
+    /// What the first attempt is numbered, where the slot had a life before.
+    first_ordinal: u32,
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
@@ -169,8 +173,6 @@ struct SlotWork {
     sending: bool,
     send_at: Millis,
     unclear_sends: u32,
-    /// The kinds of answers that the newest attempt has had: each is written once.
-    answers: BTreeSet<SendOutcome>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -184,6 +186,8 @@ struct SlotWork {
     reprice_now: bool,
     /// How often that happened: the first time it is re-priced at once, then less and less often.
     cheap_refusals: u32,
+    /// A dearer attempt is not made, since today's budget is spent.
+    beyond_budget: bool,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
 }
@@ -222,8 +226,9 @@ struct Tentative {
     serial: u64,
     tx: Option<TxId>,
     signed: Option<(Draft, Sealed)>,
-    /// The most that it can cost.
+    /// The most that it can cost, and the fee of it.
     cost: U256,
+    fee: U256,
 }
 
 /// One account on one chain, owned under a token.
@@ -243,8 +248,10 @@ pub struct Lane {
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
     closed_hashes: Vec<TxHash>,
-    /// The highest slot that is known to be final, also ahead of the view. It and all below it are used up.
-    ended: Option<Slot>,
+    /// Slots that have ended and that the chain may still take back.
+    kept: keep::Kept,
+    /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
+    reopened: BTreeMap<TxId, Transaction>,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -258,7 +265,11 @@ pub struct Lane {
     next_serial: u64,
     load: LoadState,
     changes: changes::Changes,
+    /// That the account has too little was written down.
+    funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
+    /// Days since 1970.
+    day: u64,
 }
 
 /// Whether the store is being asked for more.
@@ -291,7 +302,8 @@ impl Lane {
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
-            ended: None,
+            kept: keep::Kept::default(),
+            reopened: BTreeMap::new(),
             view: None,
             seen_count: None,
             moved_at: now,
@@ -302,8 +314,11 @@ impl Lane {
             next_serial: 0,
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
+            funds_low: false,
             hold_noted: None,
+            day: 0,
         };
+        lane.tell_day(now);
         for tx in record.bound {
             let Some(slot) = tx.status.slot else { continue };
             let slot_record = lane.slots.entry(slot).or_default();
@@ -311,9 +326,14 @@ impl Lane {
             slot_record.mined.clone_from(&tx.status.receipt);
             lane.bound.insert(tx.id, tx);
         }
+        lane.load_ended(record.ended);
         for attempt in record.attempts {
             lane.by_hash.insert(attempt.hash, attempt.slot);
-            lane.slots.entry(attempt.slot).or_default().attempts.push(attempt);
+            let attempts = match lane.kept.get_mut(attempt.slot) {
+                Some(kept) => &mut kept.attempts,
+                None => &mut lane.slots.entry(attempt.slot).or_default().attempts,
+            };
+            attempts.push(attempt);
         }
         lane
     }
@@ -342,6 +362,7 @@ impl Lane {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.slots.is_empty()
+            && self.kept.is_empty()
             && self.waiting.is_empty()
             && self.tentative.is_empty()
             && self.row.returned.is_empty()
@@ -353,6 +374,7 @@ impl Lane {
 
     /// Takes what happened. Nothing outside may be done about it before the commit it leads to.
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
+        self.tell_day(now);
         for event in events {
             match event {
                 LaneEvent::Work => self.load.news = true,
@@ -378,6 +400,7 @@ impl Lane {
         }
         self.settle(now);
         self.note_hold(now);
+        self.note_funds(now);
     }
 
     /// What must be committed before anything else is done. Hints alone wait for up to a second.
@@ -393,6 +416,7 @@ impl Lane {
     /// What to do next. Everything it asks for is marked as under way.
     pub fn plan(&mut self, now: Millis) -> Plan {
         let mut plan = Plan::default();
+        self.tell_day(now);
         self.plan_load(&mut plan, now);
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);

@@ -50,6 +50,11 @@ impl Lane {
         self.has_planted(PlantedInLane::NoBlockHash)
     }
 
+    /// A slot is forgotten when its transaction ends.
+    pub(super) fn planted_forget(&self) -> bool {
+        self.has_planted(PlantedInLane::ForgottenAtFinality)
+    }
+
     /// A cancel is done when it was asked for. True if it was.
     pub(super) fn planted_cancel(&mut self, id: TxId, now: Millis) -> bool {
         let slot = self.bound.get(&id).and_then(|tx| tx.status.slot);
@@ -82,7 +87,7 @@ impl Lane {
         for attempt in &record.attempts {
             self.by_hash.remove(&attempt.hash);
         }
-        self.changes.close(slot, record.attempts);
+        self.changes.close(slot, &record.attempts);
         self.bound.remove(&id)
     }
 }

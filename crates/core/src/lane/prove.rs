@@ -19,7 +19,7 @@ impl Lane {
     pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
         let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
         for (slot, record) in self.slots.range_mut(..count) {
-            let tx = record.tx.and_then(|id| self.bound.get(&id));
+            let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
             let Some(up_to) = final_for(tx, &view, self.settings.finality) else { continue };
             let work = &mut record.work;
             let due = record.mined.is_none()
@@ -53,7 +53,7 @@ impl Lane {
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, taker: Option<&Taker>, now: Millis) {
         let view = self.live_view();
         let Some(record) = self.slots.get_mut(&slot) else { return };
-        let tx = record.tx.and_then(|id| self.bound.get(&id));
+        let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
         // The endpoints were asked after the view that said what is final: what they show now must be part of it.
         if view.is_none_or(|view| view.standing(&block) == Standing::Orphaned) {
             return self.take_unproven(slot, now);
@@ -69,10 +69,10 @@ impl Lane {
     }
 }
 
-/// The newest block that counts as final both for the lane and for the transaction: its caller may have asked for more,
-/// and to have asked for less is no wish to land twice.
+/// The newest block that counts as final for the chain, where it says so, for the lane and for the transaction: its
+/// caller may have asked for more, and to have asked for less is no wish to land twice.
 fn final_for(tx: Option<&Transaction>, view: &ChainView, lane: Finality) -> Option<u64> {
-    let of_lane = final_number(view, lane)?;
+    let of_lane = final_number(view, lane)?.min(view.finalized.unwrap_or(u64::MAX));
     match tx.and_then(|tx| tx.request.options.finality) {
         Some(asked) => final_number(view, asked).map(|of_tx| of_tx.min(of_lane)),
         None => Some(of_lane),

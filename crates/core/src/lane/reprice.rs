@@ -5,12 +5,15 @@
 //! content (a cancel's no-op). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
 //! at the most attempts a content may have; from there on the same bytes go on being sent.
 
+use super::budget::draft_fee;
+use super::keep::current;
 use super::{Lane, Plan, SlotRecord};
 use crate::attempt::{Call, Draft};
 use crate::fees::replacement_price;
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::request::Speed;
+use crate::transaction::Transaction;
 use crate::{ContentVersion, Millis, Slot};
 
 impl Lane {
@@ -48,17 +51,21 @@ impl Lane {
         [used, returned].into_iter().flatten().min()
     }
 
-    /// The version of the content that the slot is to carry.
+    /// The version of the content that the slot is to carry: the newest, or of one that had ended the one that won.
     fn wanted_version(&self, record: &SlotRecord) -> ContentVersion {
-        let tx = record.tx.and_then(|id| self.bound.get(&id));
-        tx.map_or(ContentVersion::FIRST, |tx| tx.version())
+        let Some(id) = record.tx else { return ContentVersion::FIRST };
+        let won = self.reopened.get(&id).and_then(|tx| tx.status.won.as_ref()).map(|won| won.version);
+        won.or_else(|| self.bound.get(&id).map(Transaction::version)).unwrap_or(ContentVersion::FIRST)
     }
 
     /// The transaction's newest content has no bytes yet.
     fn wants_new_content(&self, slot: Slot) -> bool {
         let Some(record) = self.slots.get(&slot) else { return false };
         let wanted = self.wanted_version(record);
-        record.work.at_ceiling != Some(wanted) && record.attempts.last().is_some_and(|a| a.version < wanted)
+        let Some(newest) = record.attempts.last() else { return false };
+        // A stranger's slot that is open again holds bytes of a transaction that is elsewhere by now.
+        let abandoned = record.tx.is_none() && !newest.no_op;
+        record.work.at_ceiling != Some(wanted) && (newest.version < wanted || abandoned)
     }
 
     fn refused_as_cheap(&self, slot: Slot) -> bool {
@@ -76,10 +83,10 @@ impl Lane {
     /// When this slot counts as stalled: an interval after its newest attempt and after anything last moved.
     fn stalls_at(&self, slot: Slot) -> Option<Millis> {
         let record = self.slots.get(&slot).filter(|record| self.may_climb(record))?;
-        let newest = record.attempts.last()?;
+        let newest = current(&self.reopened, record)?;
         newest.hints.first_sent_at?;
         // A dearer attempt is the last thing that an account without funds can pay (E7).
-        let refused = newest.hints.last.as_ref().map(|last| last.outcome);
+        let refused = newest.hints.last().map(|last| last.outcome);
         if refused == Some(SendOutcome::InsufficientFunds) {
             return None;
         }
@@ -98,18 +105,24 @@ impl Lane {
             plan.wake(record.work.sign_at);
             return None;
         }
-        let newest = record.attempts.last()?;
-        let tx = record.tx.and_then(|id| self.bound.get(&id));
-        let no_op = tx.is_none_or(|tx| tx.is_no_op());
-        let gas = match (no_op, newest.no_op) {
+        let before = current(&self.reopened, record).or(record.attempts.last())?;
+        let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
+        let version = self.wanted_version(record);
+        let no_op = tx.is_none_or(|tx| tx.is_no_op_at(version));
+        let gas = match (no_op, before.no_op) {
             (true, false) => self.no_op_gas?,
-            _ => newest.gas,
+            _ => before.gas,
         };
-        let speed = tx.map_or(Speed::Normal, |tx| tx.request.options.speed);
+        // A no-op that is to outrun its own transaction pays for it (F9).
+        let speed = match tx {
+            Some(tx) if tx.status.rechecking => Speed::Fast,
+            Some(tx) => tx.request.options.speed,
+            None => Speed::Normal,
+        };
         let live = self.live_fees(slot);
-        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, self.ceiling(tx));
-        let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call());
-        let version = tx.map_or(ContentVersion::FIRST, |tx| tx.version());
+        let ceiling = self.ceiling(tx.filter(|_| !no_op));
+        let price = replacement_price(&live, &view.fees, speed, self.settings.bump_percent, ceiling);
+        let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));
         let tx = record.tx;
         let fees = match price {
             Ok(fees) => fees,
@@ -120,8 +133,15 @@ impl Lane {
                 return None;
             }
         };
+        let draft = Draft { serial: 0, lane: self.id, slot, tx, version, no_op, call, gas, fees };
+        let beyond = !no_op && self.beyond_budget(self.slots.get(&slot)?, draft_fee(&draft));
         let serial = self.serial();
-        self.slots.get_mut(&slot)?.work.signing = Some(serial);
-        Some(Draft { serial, lane: self.id, slot, tx, version, no_op, call, gas, fees })
+        let work = &mut self.slots.get_mut(&slot)?.work;
+        work.beyond_budget = beyond;
+        if beyond {
+            return None;
+        }
+        work.signing = Some(serial);
+        Some(Draft { serial, ..draft })
     }
 }

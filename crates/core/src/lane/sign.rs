@@ -20,6 +20,8 @@ use crate::{Millis, Slot};
 
 /// At most this many signatures are asked for at once.
 const BATCH: usize = 1_000;
+/// More than the attempts that one life of a slot can have.
+const REFILL_STEP: u32 = 1_000;
 
 impl Lane {
     pub(super) fn plan_sign(&mut self, plan: &mut Plan, now: Millis) {
@@ -29,6 +31,10 @@ impl Lane {
             drafts.extend(self.allocate());
         }
         drafts.extend(self.fill(plan, now));
+        if self.settings.max_spend_per_day.is_some() {
+            // What is beyond today's budget may go tomorrow.
+            plan.wake(self.next_day());
+        }
         while !drafts.is_empty() {
             let rest = drafts.split_off(drafts.len().min(BATCH));
             plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));
@@ -188,8 +194,16 @@ impl Lane {
             } else {
                 self.fill_tries = 0;
             }
+            let mut record = SlotRecord { tx: draft.tx, ..SlotRecord::default() };
+            let is_hole =
+                !self.row.returned.contains(&slot) && self.row.cursor.is_some_and(|cursor| slot < cursor);
+            if is_hole {
+                // It may have ended once, and its attempts of then are still stored under their numbers.
+                self.row.refilled = self.row.refilled.saturating_add(1);
+                record.work.first_ordinal = self.row.refilled.saturating_mul(REFILL_STEP);
+            }
             self.occupy(slot);
-            self.slots.insert(slot, SlotRecord { tx: draft.tx, ..SlotRecord::default() });
+            self.slots.insert(slot, record);
             self.store_attempt(draft, sealed, now);
         }
     }
@@ -197,7 +211,8 @@ impl Lane {
     /// From the commit of this on, the slot ends only on chain.
     fn store_attempt(&mut self, draft: Draft, sealed: Sealed, now: Millis) {
         let Some(record) = self.slots.get_mut(&draft.slot) else { return };
-        let ordinal = record.attempts.last().map_or(0, |last| last.ordinal.saturating_add(1));
+        let first = record.work.first_ordinal;
+        let ordinal = record.attempts.last().map_or(first, |last| last.ordinal.saturating_add(1));
         let attempt = Attempt {
             slot: draft.slot,
             ordinal,
@@ -223,7 +238,6 @@ impl Lane {
         };
         record.work.send_at = now;
         record.work.unclear_sends = 0;
-        record.work.answers.clear();
         record.attempts.push(attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use super::prove::LOOKS_UNTIL_DISPLACED;
 use super::{Action, Lane, Plan, back_off};
 use crate::journal::Entry;
-use crate::transaction::TxState;
+use crate::request::OnReorg;
+use crate::transaction::{Content, TxState};
 use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
-use crate::{Millis, Slot};
+use crate::{Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {
@@ -36,6 +37,7 @@ impl Lane {
         let head = view.head.at;
         self.view = Some(view);
         self.check_winners(goes_on, now);
+        self.watch_kept(goes_on, now);
         for receipt in receipts {
             self.take_receipt(receipt, head, now);
         }
@@ -69,8 +71,11 @@ impl Lane {
     fn check_winners(&mut self, goes_on: bool, now: Millis) {
         let Some(view) = self.live_view().filter(|_| !self.planted_no_hash()) else { return };
         let count = self.chain_count();
+        let mut rechecked = Vec::new();
         for (slot, record) in &mut self.slots {
-            let tx = record.tx.and_then(|id| self.bound.get_mut(&id));
+            let has_ended = record.tx.is_some_and(|id| self.reopened.contains_key(&id));
+            let txs = if has_ended { &mut self.reopened } else { &mut self.bound };
+            let tx = record.tx.and_then(|id| txs.get_mut(&id));
             let shown = tx.as_ref().and_then(|tx| tx.status.receipt.clone());
             let Some(receipt) = record.mined.clone().or(shown) else { continue };
             let gone = match view.standing(&receipt.block) {
@@ -85,15 +90,39 @@ impl Lane {
                 record.work.look_at = now;
                 record.work.looks = 0;
             }
-            if let Some(tx) = tx.filter(|_| gone) {
+            let Some(tx) = tx.filter(|_| gone) else { continue };
+            let (hash, block) = (receipt.hash, receipt.block);
+            tx.status.receipt = None;
+            let entry = if has_ended {
+                Entry::FinalReorged { hash, block }
+            } else {
                 tx.status.state = TxState::Broadcast;
-                tx.status.receipt = None;
                 tx.status.hash = record.attempts.last().map(|newest| newest.hash);
-                self.changes.tx(tx, now);
-                let entry = Entry::Reorged { hash: receipt.hash, block: receipt.block };
-                self.changes.journal(Some(tx.id), now, entry);
-            }
+                if tx.request.options.on_reorg == OnReorg::Cancel {
+                    rechecked.push(tx.id);
+                }
+                Entry::Reorged { hash, block }
+            };
+            self.changes.tx(tx, now);
+            self.changes.journal(Some(tx.id), now, entry);
         }
+        for id in rechecked {
+            self.begin_recheck(id, now);
+        }
+    }
+
+    /// Its caller wants it checked anew after a reorganisation: a no-op takes its slot first, so that what was signed
+    /// before cannot land beside what is signed then (F9).
+    fn begin_recheck(&mut self, id: TxId, now: Millis) {
+        let Some(tx) = self.bound.get_mut(&id) else { return };
+        let Some(slot) = tx.status.slot.filter(|_| tx.status.ending.is_none() && !tx.status.rechecking)
+        else {
+            return;
+        };
+        tx.status.rechecking = true;
+        tx.status.later.push(Content::NoOp);
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(id), now, Entry::RecheckBegan { slot });
     }
 
     /// `seen_at` is a head that the one who found the receipt knew.
@@ -116,23 +145,24 @@ impl Lane {
         let Some(attempt) = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash) else {
             return;
         };
-        let version = attempt.version;
+        let (slot, version) = (attempt.slot, attempt.version);
         record.mined = Some(receipt.clone());
         record.work.looks = 0;
         self.moved_at = now;
-        if let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) {
-            if tx.status.receipt.as_ref() == Some(&receipt) && !tx.status.displaced {
-                // It was looked up again, and nothing has changed.
-                return;
-            }
-            tx.status.state = TxState::Mined;
-            tx.status.displaced = false;
-            // The receipt may belong to any earlier hash of the slot (R8).
-            tx.status.hash = Some(receipt.hash);
-            tx.status.receipt = Some(receipt.clone());
-            self.changes.tx(tx, now);
-            self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
+        let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) else {
+            return self.landed_after_its_end(slot, &receipt, version, now);
+        };
+        if tx.status.receipt.as_ref() == Some(&receipt) && !tx.status.displaced {
+            // It was looked up again, and nothing has changed.
+            return;
         }
+        tx.status.state = TxState::Mined;
+        tx.status.displaced = false;
+        // The receipt may belong to any earlier hash of the slot (R8).
+        tx.status.hash = Some(receipt.hash);
+        tx.status.receipt = Some(receipt.clone());
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
     }
 
     /// Slots that the count has passed without a receipt: ask for every attempt's.

@@ -5,7 +5,10 @@
 //! - A group of writes is one database transaction where it can be; a write that is refused or poisoned fails alone.
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
-//! - A transaction that has ended never changes again; a write that would is refused whole.
+//! - A transaction that has ended stays so: neither its state nor its slot changes again, and a write that would is
+//!   refused whole. Its receipt may, when the chain takes it back and lands it again.
+//! - Removing history ([`Write::Forget`]) takes finished transactions only, and leaves a [`Kept`] of each: its key stays
+//!   taken. Numbers that were given out (order, journal) never come back.
 //! - There is at most one live transaction per slot of a lane.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
@@ -20,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
 use crate::request::NewTransaction;
-use crate::transaction::{Status, Transaction, TxState};
+use crate::transaction::{Reason, Status, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
-    Slot, Token, TxHash, TxId,
+    Account, ChainId, CommandId, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId,
+    SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 /// The store could not do what was asked.
@@ -51,11 +54,39 @@ pub struct LaneRow {
     /// The last count the chain showed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain_count: Option<Slot>,
+    /// The highest slot whose attempts are history. It and all below it are used up for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Slot>,
     /// Slots below the cursor that were given back without stored bytes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub returned: BTreeSet<Slot>,
     /// An operator stopped it.
     pub paused: bool,
+    /// How often a slot below the cursor was filled although it may have ended before. Attempts of such a slot are
+    /// numbered from here, so that they never meet those of its first life, which are history.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refilled: u32,
+    /// The fees of what became final on the last day on which something did.
+    #[serde(skip_serializing_if = "Spend::is_nothing")]
+    pub spend: Spend,
+}
+
+/// What a lane has spent on one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spend {
+    /// Days since 1970, in UTC.
+    pub day: u64,
+    pub fees: Wei,
+}
+
+impl Spend {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A change to one transaction's row.
@@ -121,6 +152,62 @@ pub struct ChainRecord {
     pub settled: Option<BlockRef>,
 }
 
+/// What stays, for ever, of a transaction whose history was removed: enough to answer a late retry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    pub id: TxId,
+    pub lane: LaneId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+    pub fingerprint: Fingerprint,
+    pub state: TxState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<TxHash>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    pub accepted_at: Millis,
+    pub ended_at: Millis,
+}
+
+impl Kept {
+    /// What is to stay of a transaction that has ended.
+    #[must_use]
+    pub fn of(tx: &Transaction) -> Self {
+        Self {
+            id: tx.id,
+            lane: tx.lane,
+            request_id: tx.request.request_id.clone(),
+            fingerprint: tx.request.fingerprint,
+            state: tx.status.state,
+            slot: tx.status.slot,
+            hash: tx.status.hash,
+            reason: tx.status.reason.clone(),
+            accepted_at: tx.request.accepted_at,
+            ended_at: tx.status.updated_at,
+        }
+    }
+}
+
+/// One small step of removing history: the oldest transactions after a place in the order are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forget {
+    /// Those that ended before this time go.
+    pub before: Millis,
+    pub after: QueueOrder,
+    /// How many are looked at.
+    pub limit: u32,
+}
+
+/// What a step has removed, and where the next one goes on; none when it has seen all that are old enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    pub removed: u32,
+    pub next: Option<QueueOrder>,
+}
+
 /// One write. Those of a group are independent of each other.
 #[derive(Debug, Clone)]
 pub enum Write {
@@ -128,6 +215,7 @@ pub enum Write {
     Lane(Box<LaneCommit>),
     Command(Box<Command>),
     Chain(Box<ChainRecord>),
+    Forget(Forget),
 }
 
 /// What became of an admission.
@@ -136,6 +224,8 @@ pub enum Admission {
     New(Transaction),
     /// The key is known and asks for the same: this is what exists.
     Replay(Transaction),
+    /// The key is known and asks for the same, and the history of what it stands for was removed: this is what stayed.
+    Removed(Kept),
     /// The key is known and asked for something else.
     Conflict(TxId),
 }
@@ -147,6 +237,7 @@ pub enum Written {
     Lane(LaneVersion),
     Command,
     Chain,
+    Forgotten(Forgotten),
 }
 
 /// A write that is not, or may not be, on disk.
@@ -207,6 +298,8 @@ pub struct LaneRecord {
     pub row: LaneRow,
     /// Transactions bound to a slot and not final.
     pub bound: Vec<Transaction>,
+    /// Transactions that have ended and whose attempts are not closed yet, by slot.
+    pub ended: Vec<Transaction>,
     /// Attempts of slots that are not closed, by slot and ordinal.
     pub attempts: Vec<Attempt>,
 }
@@ -256,6 +349,9 @@ pub trait Reads: Send + Sync {
 
     async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error>;
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error>;
+    /// What stayed of a transaction whose history was removed.
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error>;
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error>;
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error>;
     /// A transaction's time line, oldest first.
     async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error>;

@@ -45,6 +45,7 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
         resubmit_after_s: 60,
         bump_percent: 20,
         max_fee_gwei: 500,
+        max_spend_per_day_eth: None,
         request_timeout_ms: 10_000,
     };
     let rig = Rig::start(chain, settings, usize::try_from(args.signers)?).await?;

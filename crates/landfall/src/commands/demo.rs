@@ -38,6 +38,7 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
         resubmit_after_s: 1,
         bump_percent: 20,
         max_fee_gwei: 500,
+        max_spend_per_day_eth: None,
         request_timeout_ms: 2_000,
     };
     let mut rig = Rig::start(chain, settings, usize::try_from(args.lanes)?).await?;

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_core::request::Finality;
 use landfall_core::{Account, ChainId, Price};
@@ -34,6 +35,9 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) header_timeout_s: u64,
+    pub(crate) body_timeout_s: u64,
 }
 
 impl Default for Server {
@@ -43,6 +47,9 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
             max_body_bytes: limits.body,
             max_batch: limits.batch,
+            max_connections: limits.connections,
+            header_timeout_s: limits.header_time.as_secs(),
+            body_timeout_s: limits.body_time.as_secs(),
         }
     }
 }
@@ -52,6 +59,7 @@ impl Default for Server {
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) namespace: String,
+    pub(crate) keep_finished_days: f64,
 }
 
 impl Store {
@@ -71,7 +79,11 @@ impl Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: "sqlite://landfall.db".to_owned(), namespace: "default".to_owned() }
+        Self {
+            url: "sqlite://landfall.db".to_owned(),
+            namespace: "default".to_owned(),
+            keep_finished_days: 90.0,
+        }
     }
 }
 
@@ -119,6 +131,8 @@ pub(crate) struct Chain {
     pub(crate) bump_percent: u32,
     #[serde(default = "default::max_fee_gwei")]
     pub(crate) max_fee_gwei: u64,
+    #[serde(default)]
+    pub(crate) max_spend_per_day_eth: f64,
     #[serde(default = "default::request_timeout_ms")]
     pub(crate) request_timeout_ms: u64,
 }
@@ -250,6 +264,9 @@ impl Config {
                     chain.id
                 );
             }
+            if !(0.0..=1e9).contains(&chain.max_spend_per_day_eth) {
+                bail!("chain {}: max_spend_per_day_eth must be 0 (no budget) or a positive amount", chain.id);
+            }
             if chain.resubmit_after_s == 0 || chain.poll_ms == 0 || chain.request_timeout_ms == 0 {
                 bail!("chain {}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0", chain.id);
             }
@@ -259,10 +276,26 @@ impl Config {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
         }
+        let days = self.store.keep_finished_days;
+        if !(0.0..=36_500.0).contains(&days) {
+            bail!("store.keep_finished_days is {days}; it may be 0, for ever, or up to 36500");
+        }
+        let server = &self.server;
+        if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
+            bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
+        }
         if self.lease.renew_s * 2 >= self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
             bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// None: for ever.
+    pub(crate) fn keep_finished(&self) -> Option<Duration> {
+        let seconds = self.keep_finished_days * 86_400.0;
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 }
 
@@ -274,12 +307,19 @@ impl Chain {
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
+            max_spend_per_day: self.max_spend_per_day(),
             on_displaced: match self.finality {
                 ConfiguredFinality::Blocks(_) => landfall_core::request::OnDisplaced::Fail,
                 ConfiguredFinality::Tag(_) => landfall_core::request::OnDisplaced::Requeue,
             },
             ..landfall_core::settings::LaneSettings::default()
         }
+    }
+
+    /// Counted in gwei, which is exact enough for a budget; none where it is 0.
+    fn max_spend_per_day(&self) -> Option<landfall_core::Wei> {
+        let gwei = (self.max_spend_per_day_eth * 1e9).round() as u128;
+        (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
     }
 
     pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {

@@ -25,11 +25,27 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key(
+        "server.max_connections",
+        "1000",
+        "The most connections at once; beyond it, new callers wait until one ends.",
+    ),
+    key(
+        "server.header_timeout_s",
+        "30",
+        "How long a caller may take to send a request's headers, and how long its connection may be idle.",
+    ),
+    key("server.body_timeout_s", "30", "How long a caller may take to send a request's body."),
+    key(
         "store.url",
         "\"sqlite://landfall.db\"",
         "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes.",
     ),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
+    key(
+        "store.keep_finished_days",
+        "90.0",
+        "How long the history of a finished transaction is kept; its id, key and end stay for ever. 0: all for ever.",
+    ),
     key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),
@@ -50,6 +66,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
     key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
+    key(
+        "chain.max_spend_per_day_eth",
+        "0.0",
+        "The most that the fees of one lane may come to in a day (UTC), in ether: beyond it no slot is handed out and nothing is re-priced, but cancels go on. 0: no budget.",
+    ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
     optional(
         "signer.address",

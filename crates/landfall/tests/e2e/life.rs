@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Chain, RECEIVER, Server, Settings, signer, submission, text, transfer, transfer_as, until,
+    Chain, RECEIVER, Server, Settings, pass, signer, submission, text, transfer, transfer_as, until,
 };
 
 /// Reverts with `Error("nope")`, whatever it is asked.
@@ -280,4 +280,71 @@ async fn health_says_that_it_lives_and_what_it_sees_of_the_chain() {
     assert_eq!((text(&seen, "status").as_str(), &seen["store"]["writable"]), ("ready", &json!(true)));
     assert_eq!(seen["chains"][0]["usable"], true);
     assert!(seen["chains"][0]["trouble"].is_null());
+}
+
+// covers: I9, J4
+#[tokio::test]
+async fn what_ended_long_ago_keeps_its_key_and_its_end_and_loses_its_history() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    // A second and a half; it is looked what may go when the server starts.
+    let settings = Settings { store: "keep_finished_days = 0.00002", ..Settings::default() };
+    let mut server = Server::start(&chain.url(), settings).await;
+    let old = server.api.submit(&transfer_as("old")).await;
+    let landed = server.api.until_state(&old, "confirmed").await;
+    let young = server.api.submit(&transfer_as("young")).await;
+    server.api.until_state(&young, "confirmed").await;
+    pass(Duration::from_secs(2)).await;
+    server.restart_after_kill().await;
+    let api = &server.api;
+
+    let kept = api.until_tx(&old, "its history is removed", |tx| tx["removed"] == true).await;
+    for name in
+        ["txId", "chainId", "signer", "requestId", "state", "hash", "nonce", "acceptedAt", "updatedAt"]
+    {
+        assert_eq!(kept[name], landed[name], "{name}: {kept}");
+    }
+    assert!(kept.get("attempts").is_none() && kept.get("payload").is_none(), "{kept}");
+    let by_key = format!("/api/v1/tx/by-request?signer={}&requestId=old", signer(0));
+    assert_eq!(api.get(&by_key).await.expect(200), kept);
+    api.get(&format!("/api/v1/tx/{old}/journal")).await.expect_problem(410, "history_removed");
+    api.command(&format!("/api/v1/tx/{old}/cancel")).await.expect_problem(409, "already_final");
+    assert!(api.list("").await.iter().all(|tx| tx["txId"] != old.as_str()));
+
+    // A retry that comes so late is told what became of it, and nothing lands again.
+    let again = api.post("/api/v1/tx", &transfer_as("old")).await.expect(200);
+    assert_eq!(
+        (&again["txId"], &again["state"], &again["hash"]),
+        (&kept["txId"], &kept["state"], &kept["hash"])
+    );
+    assert_eq!(again["removed"], true);
+    let mut other = transfer_as("old");
+    other["payload"]["value"] = json!("2");
+    api.post("/api/v1/tx", &other).await.expect_problem(422, "request_id_reused");
+    let next = api.submit(&transfer_as("next")).await;
+    api.until_state(&next, "confirmed").await;
+    assert_eq!(chain.count(&signer(0)).await, 3, "three transactions, three landings");
+}
+
+#[tokio::test]
+async fn a_retry_is_answered_with_what_exists_also_when_it_would_not_be_taken_in_today() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let paying = |key: &str| {
+        let mut body = transfer_as(key);
+        body["payload"]["maxFeePerGas"] = json!("100000000000");
+        body
+    };
+    let id = server.api.submit(&paying("dear")).await;
+    server.api.until_state(&id, "confirmed").await;
+    let file = server.folder().join("landfall.toml");
+    let lower =
+        std::fs::read_to_string(&file).unwrap().replace("poll_ms = 100", "poll_ms = 100\nmax_fee_gwei = 50");
+    std::fs::write(&file, lower).unwrap();
+    server.restart_after_kill().await;
+    server.api.post("/api/v1/tx", &paying("another")).await.expect_problem(422, "fee_above_ceiling");
+    let again = server.api.post("/api/v1/tx", &paying("dear")).await.expect(200);
+    assert_eq!((text(&again, "txId"), text(&again, "state")), (id, "confirmed".to_owned()));
+    let mut other = paying("dear");
+    other["payload"]["value"] = json!("2");
+    server.api.post("/api/v1/tx", &other).await.expect_problem(422, "request_id_reused");
 }

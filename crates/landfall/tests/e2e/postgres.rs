@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Chain, RECEIVER, Server, Settings, marker, number_of, signer, submission};
 
 fn on(url: String) -> Settings {
-    Settings { store: url, lease: (4, 1, 1), ..Settings::default() }
+    Settings { store_url: url, lease: (4, 1, 1), ..Settings::default() }
 }
 
 fn marked(number: u64) -> serde_json::Value {

@@ -98,6 +98,35 @@ async fn a_transaction_whose_block_is_reorganised_away_goes_back_and_lands_again
     assert_eq!(chain.count(&signer(0)).await, 1);
 }
 
+// covers: H5, L9
+#[tokio::test]
+async fn what_was_confirmed_and_taken_back_stays_confirmed_raises_an_alarm_and_lands_again() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), Settings { finality: 1, ..Settings::default() }).await;
+    let api = &server.api;
+    chain.mine(3).await;
+    let id = api.submit(&transfer()).await;
+    api.until_state(&id, "broadcast").await;
+    chain.mine(3).await;
+    let done = api.until_state(&id, "confirmed").await;
+    let known = done["confirmationBlocks"][0]["hash"].as_str().unwrap().to_owned();
+    assert_eq!(known, text(&done["receipt"], "blockHash"));
+
+    chain.call("anvil_reorg", json!([4, []])).await;
+    let back = api.until_tx(&id, "its receipt is gone", |tx| tx.get("receipt").is_none()).await;
+    assert_eq!(text(&back, "state"), "confirmed");
+    assert!(text(&back, "stuckReason").contains("took its block back"), "{back:#}");
+    let told = api.get(&format!("/api/v1/tx/{id}/confirmations?after={known}")).await.expect(200);
+    assert_eq!((&told["newFork"], &told["items"]), (&json!(true), &json!([])));
+    chain.until_pooled(1).await;
+    chain.mine(3).await;
+    let again = api.until_tx(&id, "it has landed again", |tx| tx.get("receipt").is_some()).await;
+    assert_eq!((text(&again, "state"), &again["hash"]), ("confirmed".to_owned(), &done["hash"]));
+    let line = api.time_line(&id).await;
+    assert!(line.ends_with(&["confirmed", "final_reorged", "landed_again"].map(str::to_owned)), "{line:?}");
+    assert_eq!(chain.landed().await.len(), 1);
+}
+
 #[tokio::test]
 async fn a_lane_whose_key_another_program_used_holds_until_an_operator_resumes_it() {
     let chain = Chain::without_mining().await;
@@ -136,7 +165,8 @@ async fn displaced(chain: &Chain, api: &Api, wish: &str, foreign: Value) -> Stri
     let hash = api.until_state(&id, "broadcast").await["hash"].clone();
     chain.call("anvil_dropTransaction", json!([hash])).await;
     chain.call("eth_sendTransaction", json!([foreign])).await;
-    chain.mine(3).await;
+    // Who took it counts once the chain itself calls it final: anvil's `finalized` is 64 blocks behind.
+    chain.mine(70).await;
     assert_eq!(chain.count(&signer(0)).await, 1);
     id
 }

@@ -1,7 +1,7 @@
 //! A submission: `{chainId, signer, requestId?, payload, options?}`.
 
 use landfall_core::request::{
-    AccessItem, AskedFees, Finality, OnDisplaced, OnInsufficientFunds, Options, Payload, Speed,
+    AccessItem, AskedFees, Finality, OnDisplaced, OnInsufficientFunds, OnReorg, Options, Payload, Speed,
 };
 use landfall_core::{ChainId, LaneId, RequestId};
 use landfall_engine::Submission;
@@ -191,6 +191,12 @@ fn options(value: Value) -> Result<Options, Problem> {
             "onDisplaced",
             &[("requeue", OnDisplaced::Requeue), ("fail", OnDisplaced::Fail)],
         )?,
+        on_reorg: choice(
+            &mut fields,
+            "onReorg",
+            &[("resend", OnReorg::Resend), ("cancel", OnReorg::Cancel)],
+        )?
+        .unwrap_or_default(),
         on_insufficient_funds: choice(
             &mut fields,
             "onInsufficientFunds",

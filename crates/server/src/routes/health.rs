@@ -49,7 +49,19 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
         }
     };
     let word = if status == StatusCode::OK { "ready" } else { "not_ready" };
-    let body =
-        json!({ "status": word, "store": store, "chains": chains, "lanesRunning": health.lanes_running });
+    let in_trouble: Vec<Value> = health
+        .lanes_in_trouble
+        .iter()
+        .map(
+            |(lane, why)| json!({ "chainId": lane.chain, "signer": lane.signer.to_string(), "trouble": why }),
+        )
+        .collect();
+    let body = json!({
+        "status": word,
+        "store": store,
+        "chains": chains,
+        "lanesRunning": health.lanes_running,
+        "lanesInTrouble": in_trouble,
+    });
     (status, Json(body)).into_response()
 }

@@ -17,6 +17,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/by-request", get(tx::by_request))
         .route("/tx/{id}", get(tx::show))
         .route("/tx/{id}/journal", get(tx::journal))
+        .route("/tx/{id}/confirmations", get(tx::confirmations))
         .route("/tx/{id}/cancel", post(tx::cancel))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))

@@ -7,7 +7,8 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use landfall_core::ports::store::{Admission, CommandKind, TxQuery, TxRecord};
+use landfall_core::confirmations;
+use landfall_core::ports::store::{Admission, CommandKind, Kept, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {
-    let value = body::json(&headers, &taken(&app, body)?)?;
+    let value = body::json(&headers, &taken(body)?)?;
     let submission = body::submission(value, body::idempotency_key(&headers)?)?;
     let admission = app.handle.submit(submission).await?;
     let (status, body) = admitted(admission)?;
@@ -40,7 +41,7 @@ pub(crate) async fn submit_batch(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<Value>> {
-    let items = match body::json(&headers, &taken(&app, body)?)? {
+    let items = match body::json(&headers, &taken(body)?)? {
         Value::Array(items) => items,
         Value::Object(mut map) => match map.remove("items") {
             Some(Value::Array(items)) if map.is_empty() => items,
@@ -86,6 +87,7 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     match admission {
         Admission::New(tx) => Ok((StatusCode::ACCEPTED, show::accepted(&tx))),
         Admission::Replay(tx) => Ok((StatusCode::OK, show::accepted(&tx))),
+        Admission::Removed(kept) => Ok((StatusCode::OK, show::accepted_before(&kept))),
         Admission::Conflict(tx) => {
             let detail = format!(
                 "this requestId belongs to transaction {tx}, which asks for something else; \
@@ -96,19 +98,49 @@ fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
     }
 }
 
-fn taken(app: &App, body: Body) -> Answer<Bytes> {
-    body.map_err(|rejection| match rejection {
-        BytesRejection::FailedToBufferBody(failed) if failed.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("at most {} bytes are taken", app.limits.body);
-            Problem::new(Code::BodyTooLarge, detail)
-        }
-        other => Problem::new(Code::InvalidJson, format!("the body could not be read: {other}")),
+/// The body is in memory already: its size and its time were judged before.
+fn taken(body: Body) -> Answer<Bytes> {
+    body.map_err(|rejection| {
+        Problem::new(Code::InvalidJson, format!("the body could not be read: {rejection}"))
     })
 }
 
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
+    match look_up(&app, &id).await? {
+        Found::Whole(record) => Ok(Json(shown(&app, &record).await)),
+        Found::Removed(kept) => Ok(Json(show::kept(&kept))),
+    }
+}
+
+/// The blocks on top of its own, or what came since the one the caller knows.
+pub(crate) async fn confirmations(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Answer<Json<Value>> {
+    if let Some(unknown) = query.keys().find(|name| *name != "after") {
+        let detail =
+            format!("{unknown} is not a parameter here; there is `after`, the last block hash you know");
+        return Err(Problem::at(Code::BadQuery, unknown.as_str(), detail));
+    }
+    let known = query.get("after").map(|text| text.parse::<alloy_primitives::B256>());
+    let known = known.transpose().map_err(|_| {
+        Problem::at(Code::BadQuery, "after", "after is the hash of a block: 0x and 64 hexadecimal digits")
+    })?;
     let record = find(&app, &id).await?;
-    Ok(Json(shown(&app, &record).await))
+    let tx = &record.tx;
+    let view = app.handle.view(tx.lane.chain);
+    let list = view.zip(tx.status.receipt.as_ref()).map(|(view, receipt)| {
+        let finality = tx.request.options.finality.unwrap_or(app.handle.finality(tx.lane.chain));
+        confirmations::list(&view, receipt, show::most_confirmations(finality))
+    });
+    let list = list.unwrap_or_default();
+    let told = confirmations::since(&list, known.as_ref());
+    Ok(Json(json!({
+        "newFork": told.new_fork,
+        "confirmations": list.len().saturating_sub(1),
+        "items": told.blocks.iter().map(show::block).collect::<Vec<_>>(),
+    })))
 }
 
 pub(crate) async fn by_request(
@@ -135,14 +167,25 @@ pub(crate) async fn by_request(
     let request = RequestId::parse(need("requestId")?)
         .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
     let record = app.handle.store().tx_by_request(signer, &request).await?;
-    let record = record.ok_or_else(|| {
+    if let Some(record) = record {
+        return Ok(Json(shown(&app, &record).await));
+    }
+    let kept = app.handle.store().kept_by_request(signer, &request).await?;
+    let kept = kept.ok_or_else(|| {
         Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"))
     })?;
-    Ok(Json(shown(&app, &record).await))
+    Ok(Json(show::kept(&kept)))
 }
 
 pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
-    let record = find(&app, &id).await?;
+    let record = match look_up(&app, &id).await? {
+        Found::Whole(record) => record,
+        Found::Removed(_) => {
+            let detail =
+                "it ended so long ago that its journal was removed; what stayed is at GET /tx/{txId}";
+            return Err(Problem::new(Code::HistoryRemoved, detail));
+        }
+    };
     let rows = app.handle.store().journal(record.tx.id).await?;
     let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
@@ -207,19 +250,42 @@ fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
     Ok(wanted)
 }
 
-async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+/// A transaction, or what stayed of it.
+enum Found {
+    Whole(Box<TxRecord>),
+    Removed(Kept),
+}
+
+async fn look_up(app: &App, id: &str) -> Answer<Found> {
     let missing = || Problem::new(Code::NotFound, format!("there is no transaction {id} here"));
     let parsed: TxId = id.parse().map_err(|_| missing())?;
-    app.handle.store().tx(parsed).await?.ok_or_else(missing)
+    if let Some(record) = app.handle.store().tx(parsed).await? {
+        return Ok(Found::Whole(Box::new(record)));
+    }
+    app.handle.store().kept(parsed).await?.map(Found::Removed).ok_or_else(missing)
+}
+
+/// A transaction that something is to be done to.
+async fn find(app: &App, id: &str) -> Answer<TxRecord> {
+    match look_up(app, id).await? {
+        Found::Whole(record) => Ok(*record),
+        Found::Removed(kept) => {
+            let detail =
+                format!("it ended as {}, so long ago that its history was removed", kept.state.name());
+            Err(Problem::new(Code::AlreadyFinal, detail))
+        }
+    }
 }
 
 async fn shown(app: &App, record: &TxRecord) -> Value {
     let tx = &record.tx;
-    let stuck = if tx.status.state.is_terminal() {
+    let taken_back = tx.status.won.is_some() && tx.status.receipt.is_none();
+    let stuck = if tx.status.state.is_terminal() && !taken_back {
         None
     } else {
         let told = app.handle.explain(tx.lane, tx.id).await;
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
-    show::record(record, app.handle.view(tx.lane.chain).as_deref(), stuck)
+    let chain = tx.lane.chain;
+    show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck)
 }

@@ -135,8 +135,13 @@ impl Chain for SimChain {
             BlockAt::Hash(hash) => {
                 fork.iter().rev().find(|block| block.header.at.hash == hash).map(|b| b.header)
             }
-            BlockAt::Safe | BlockAt::Finalized => {
+            BlockAt::Safe | BlockAt::Finalized if !self.world.scenario.tagged => None,
+            BlockAt::Safe => {
                 number(head(&fork).header.at.number.saturating_sub(self.world.scenario.finality))
+            }
+            BlockAt::Finalized => {
+                let depth = self.world.scenario.finality + self.world.scenario.deep;
+                number(head(&fork).header.at.number.saturating_sub(depth))
             }
         })
     }

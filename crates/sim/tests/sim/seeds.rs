@@ -33,6 +33,17 @@ fn a_fixed_set_of_seeds_breaks_no_rule_and_meets_every_fault() {
     }
 }
 
+// covers: O1, O2
+#[test]
+fn while_a_chain_stands_still_for_half_an_hour_nothing_is_re_priced_confirmed_or_expired() {
+    for seed in 1..=6 {
+        let report = run(Scenario::halted(seed), Options::default()).expect("a runtime");
+        assert!(report.violations.is_empty(), "seed {seed}: {:?}", report.violations);
+        assert!(report.faults.get(&Fault::Halt).is_some_and(|times| *times > 0), "seed {seed}");
+        assert!(report.simulated.as_secs() > 30 * 60, "seed {seed} waited for the chain");
+    }
+}
+
 #[test]
 fn new_seeds_break_no_rule() {
     let from = std::env::var(NEW_SEEDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);

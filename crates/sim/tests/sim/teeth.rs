@@ -39,5 +39,7 @@ teeth! {
     a_requeue_on_a_null_receipt_is_found: RequeueOnNullReceipt;
     confirming_without_a_block_hash_is_found: NoBlockHash;
     a_bump_that_takes_a_new_slot_is_found: BumpTakesNewSlot;
+    a_removal_that_forgets_the_key_is_found: RemovalForgetsKey;
+    a_slot_forgotten_when_its_transaction_ends_is_found: ForgottenAtFinality;
     a_cancel_before_the_chain_decided_is_found: CancelAtOnce;
 }

@@ -4,11 +4,19 @@ use landfall_core::journal::Entry;
 use landfall_core::ports::store::Admission;
 use landfall_core::request::NewTransaction;
 
+use super::forget;
 use super::space::Space;
 use crate::rules;
 
 /// Stores a transaction and its first journal entry, or says what is there already.
 pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission, String> {
+    let by_key = new.request.request_id.as_ref();
+    if let Some(kept) = by_key.and_then(|key| forget::by_request(space, new.lane.signer, key)) {
+        return Ok(rules::kept_under_key(kept, new));
+    }
+    if let Some(kept) = space.kept.get(&new.id).cloned() {
+        return rules::kept_under_id(kept, new);
+    }
     let key = new.request.request_id.as_ref().map(|key| (new.lane.signer, key.clone()));
     let by_key = key.and_then(|key| space.by_key.get(&key)).and_then(|id| space.tx(*id));
     if let Some(existing) = by_key {

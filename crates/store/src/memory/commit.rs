@@ -29,7 +29,8 @@ fn check<'a>(space: &Space, commit: &'a LaneCommit) -> Result<Updates<'a>, Strin
     let mut updates = Updates::new();
     for (id, status) in rules::last_updates(&commit.txs) {
         owned(space, commit.lane, id)?;
-        if space.tx(id).is_some_and(|tx| tx.status.state.is_terminal()) {
+        let stays = |before: &Status| before.state == status.state && before.slot == status.slot;
+        if space.tx(id).is_some_and(|tx| tx.status.state.is_terminal() && !stays(&tx.status)) {
             return Err(rules::has_ended(id));
         }
         updates.insert(id, (status, Phase::of(status)?));

@@ -7,11 +7,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `space` | one namespace's rows and the look-up tables beside them |
-//! | `admit`, `commit`, `leases` | writes, as in the SQLite adapter |
+//! | `admit`, `commit`, `forget`, `leases` | writes, as in the SQLite adapter |
 //! | `reads` | look-ups |
 
 mod admit;
 mod commit;
+mod forget;
 mod leases;
 mod reads;
 mod space;
@@ -24,8 +25,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
-    Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
@@ -96,6 +97,7 @@ fn apply(space: &mut Space, write: &Write) -> Result<Written, WriteError> {
             space.chains.insert(record.chain, (**record).clone());
             Ok(Written::Chain)
         }
+        Write::Forget(step) => Ok(Written::Forgotten(forget::forget(space, *step))),
     }
 }
 
@@ -167,6 +169,14 @@ impl Reads for Memory {
 
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         Ok(self.space(|space| reads::tx_by_request(space, signer, request)))
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        Ok(self.space(|space| space.kept.get(&id).cloned()))
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        Ok(self.space(|space| forget::by_request(space, signer, request)))
     }
 
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {

@@ -31,14 +31,20 @@ fn attempts_of(lane: LaneId) -> RangeInclusive<AttemptKey> {
 pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
     let stored = space.lanes.get(&lane).cloned().unwrap_or_default();
     let bound = space.bound.range(slots_of(lane)).filter_map(|(_, id)| space.tx(*id)).cloned();
-    let attempts = space.open_attempts.range(attempts_of(lane)).filter_map(|key| attempt(space, key));
+    let attempts: Vec<Attempt> =
+        space.open_attempts.range(attempts_of(lane)).filter_map(|key| attempt(space, key)).collect();
+    let with_attempts: BTreeSet<TxId> = attempts.iter().filter_map(|attempt| attempt.tx).collect();
+    let ended = with_attempts.into_iter().filter_map(|id| space.tx(id));
+    let mut ended: Vec<_> = ended.filter(|tx| tx.status.state.is_terminal()).cloned().collect();
+    ended.sort_by_key(|tx| tx.status.slot);
     LaneRecord {
+        ended,
         lane,
         token: stored.token,
         version: stored.version,
         row: stored.row,
         bound: bound.collect(),
-        attempts: attempts.collect(),
+        attempts,
     }
 }
 
@@ -98,13 +104,13 @@ pub(super) fn txs(space: &Space, query: &TxQuery) -> Vec<Transaction> {
 }
 
 pub(super) fn journal(space: &Space, tx: TxId) -> Vec<JournalRow> {
-    let indices = space.journal_of.get(&tx).into_iter().flatten();
-    indices.filter_map(|index| space.journal.get(*index)).cloned().collect()
+    let numbers = space.journal_of.get(&tx).into_iter().flatten();
+    numbers.filter_map(|number| space.journal.get(number)).cloned().collect()
 }
 
 pub(super) fn journal_after(space: &Space, after: JournalSeq, limit: u32) -> Vec<JournalRow> {
-    let first = usize::try_from(after.0.max(0)).unwrap_or(usize::MAX);
-    space.journal.iter().skip(first).take(size(limit)).cloned().collect()
+    let first = JournalSeq(after.0.saturating_add(1));
+    space.journal.range(first..).map(|(_, row)| row).take(size(limit)).cloned().collect()
 }
 
 pub(super) fn lanes(space: &Space, now: Millis) -> Vec<LaneSummary> {

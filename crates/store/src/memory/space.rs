@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_core::attempt::Attempt;
 use landfall_core::journal::{Entry, JournalRow};
-use landfall_core::ports::store::{ChainRecord, Command, LaneRow};
+use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow};
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
     Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
@@ -61,10 +61,12 @@ pub(super) struct Space {
     pub(super) sessions: BTreeMap<SessionId, StoredSession>,
     pub(super) txs: BTreeMap<TxId, StoredTx>,
     pub(super) attempts: BTreeMap<AttemptKey, StoredAttempt>,
-    /// Entry n has number n + 1.
-    pub(super) journal: Vec<JournalRow>,
+    /// By number.
+    pub(super) journal: BTreeMap<JournalSeq, JournalRow>,
     pub(super) commands: BTreeMap<CommandId, StoredCommand>,
     pub(super) chains: BTreeMap<ChainId, ChainRecord>,
+    pub(super) kept: BTreeMap<TxId, Kept>,
+    pub(super) kept_by_key: BTreeMap<(Account, RequestId), TxId>,
 
     pub(super) by_order: BTreeMap<QueueOrder, TxId>,
     pub(super) by_key: BTreeMap<(Account, RequestId), TxId>,
@@ -73,7 +75,7 @@ pub(super) struct Space {
     pub(super) open_attempts: BTreeSet<AttemptKey>,
     pub(super) attempts_of: BTreeMap<TxId, BTreeSet<AttemptKey>>,
     pub(super) by_hash: BTreeMap<TxHash, BTreeSet<AttemptKey>>,
-    pub(super) journal_of: BTreeMap<TxId, Vec<usize>>,
+    pub(super) journal_of: BTreeMap<TxId, Vec<JournalSeq>>,
     pub(super) open_commands: BTreeMap<(LaneId, u64), CommandId>,
 }
 
@@ -145,12 +147,12 @@ impl Space {
     }
 
     pub(super) fn write_entry(&mut self, lane: LaneId, tx: Option<TxId>, at: Millis, entry: Entry) {
-        let index = self.journal.len();
+        let last = self.journal.last_key_value().map_or(0, |(last, _)| last.0);
+        let seq = JournalSeq(last.saturating_add(1));
         if let Some(tx) = tx {
-            self.journal_of.entry(tx).or_default().push(index);
+            self.journal_of.entry(tx).or_default().push(seq);
         }
-        let number = i64::try_from(index).unwrap_or(i64::MAX).saturating_add(1);
-        self.journal.push(JournalRow { seq: JournalSeq(number), lane, tx, at, entry });
+        self.journal.insert(seq, JournalRow { seq, lane, tx, at, entry });
     }
 
     /// A command is accepted once, however often it is inserted.

@@ -26,7 +26,8 @@ pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version,
      FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
      WHERE lane.id = ANY ($1::bigint[])";
 
-pub(super) const PLACES: &str = "SELECT id, lane, ord, phase, slot FROM tx WHERE id = ANY ($1::uuid[])";
+pub(super) const PLACES: &str =
+    "SELECT id, lane, ord, phase, state, slot FROM tx WHERE id = ANY ($1::uuid[])";
 
 /// The fence (L2): every commit raises its lane's version, under its token, in the transaction that writes.
 pub(super) const FENCE: &str = "UPDATE lane SET version = lane.version + 1, details = u.details
@@ -93,6 +94,7 @@ pub(super) fn heads(found: &[Row]) -> Result<BTreeMap<i64, Head>, Fault> {
 struct Place {
     order: i64,
     phase: i16,
+    state: i16,
     slot: Option<i64>,
 }
 
@@ -102,7 +104,12 @@ pub(super) struct Places(BTreeMap<(i64, TxId), Place>);
 impl Places {
     pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
         let places = found.iter().map(|row| {
-            let place = Place { order: row.try_get(2)?, phase: row.try_get(3)?, slot: row.try_get(4)? };
+            let place = Place {
+                order: row.try_get(2)?,
+                phase: row.try_get(3)?,
+                state: row.try_get(4)?,
+                slot: row.try_get(5)?,
+            };
             Ok(((row.try_get(1)?, TxId(row.try_get(0)?)), place))
         });
         places.collect::<Result<_, Fault>>().map(Self)
@@ -410,11 +417,13 @@ fn changes<'a>(commit: &'a LaneCommit, lane: i64, places: &Places) -> Result<Vec
     let mut changes = Vec::new();
     for (id, status) in rules::last_updates(&commit.txs) {
         let place = places.owned(lane, commit.lane, id)?;
-        if place.phase == phase_code(Phase::Done) {
+        let phase = Phase::of(status).map_err(Fault::Refused)?;
+        let slot = status.slot.map(|slot| bits(slot.0));
+        let stays = place.state == state_code(status.state) && place.slot == slot;
+        if place.phase == phase_code(Phase::Done) && !stays {
             return Err(Fault::Refused(rules::has_ended(id)));
         }
-        let phase = Phase::of(status).map_err(Fault::Refused)?;
-        changes.push(Change { place, status, phase, slot: status.slot.map(|slot| bits(slot.0)) });
+        changes.push(Change { place, status, phase, slot });
     }
     Ok(changes)
 }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use deadpool_postgres::ClientWrapper;
 use landfall_core::journal::Entry;
 use landfall_core::ports::store::{
-    self, Admission, ChainRecord, Command, LaneCommit, Write, WriteError, Written,
+    self, Admission, ChainRecord, Command, Forget, LaneCommit, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::Transaction;
@@ -31,6 +31,7 @@ use super::Inner;
 use super::admit::{self, Known};
 use super::commit::{self, Places, Verdict};
 use super::error::Fault;
+use super::forget::{self, Stayed};
 use super::rows::bits;
 use crate::rules;
 
@@ -165,7 +166,7 @@ fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
                 let key_repeated = key.is_some_and(|key| !keys.insert(key));
                 !ids.insert(new.id) || (key_repeated && store.numbers.known(new.lane).is_none())
             }
-            Some(Write::Command(_) | Write::Chain(_)) | None => false,
+            Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => false,
         };
         if repeated {
             batches.push(std::mem::take(&mut indices));
@@ -175,10 +176,18 @@ fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
             match group.get(index) {
                 Some(Write::Lane(commit)) => drop(lanes.insert(commit.lane)),
                 Some(Write::Admit(new)) => drop(ids.insert(new.id)),
-                Some(Write::Command(_) | Write::Chain(_)) | None => {}
+                Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => {}
             }
         }
+        // A removal is a transaction of its own, between those before and after it.
+        let alone = matches!(group.get(index), Some(Write::Forget(_)));
+        if alone {
+            batches.push(std::mem::take(&mut indices));
+        }
         indices.push(index);
+        if alone {
+            batches.push(std::mem::take(&mut indices));
+        }
     }
     batches.push(indices);
     let batch = |indices| Batch { indices, again: false, part: false, collisions: 0 };
@@ -192,6 +201,8 @@ struct Sorted<'g> {
     commands: Vec<(usize, &'g Command)>,
     chains: Vec<(usize, &'g ChainRecord)>,
     lanes: Vec<(usize, &'g LaneCommit)>,
+    /// Alone in its batch.
+    forget: Option<(usize, Forget)>,
 }
 
 fn sort<'g>(group: &'g [Write], batch: &Batch) -> Sorted<'g> {
@@ -202,6 +213,7 @@ fn sort<'g>(group: &'g [Write], batch: &Batch) -> Sorted<'g> {
             Some(Write::Command(command)) => sorted.commands.push((*index, command)),
             Some(Write::Chain(record)) => sorted.chains.push((*index, record)),
             Some(Write::Lane(commit)) => sorted.lanes.push((*index, commit)),
+            Some(Write::Forget(step)) => sorted.forget = Some((*index, *step)),
             None => {}
         }
     }
@@ -254,6 +266,12 @@ async fn body<'g>(
     answers: &mut Vec<(usize, Answer)>,
 ) -> Result<(), Failure> {
     let namespace = store.namespace;
+    if let Some((index, step)) = work.forget {
+        db.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        answers.push((index, Ok(Written::Forgotten(forget::forget(db, namespace, step).await?))));
+        db.batch_execute("SET LOCAL statement_timeout = 0").await?;
+        return Ok(());
+    }
     let prepared = Prepared::on(db).await?;
     let lanes = resolve_lanes(store, db, batch, work, answers).await?;
     let news: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
@@ -288,7 +306,7 @@ async fn body<'g>(
     {
         match admission {
             Ok(admission) => {
-                if inserted.contains(ord) {
+                if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
                     let lane = lanes.get(&new.lane).copied().unwrap_or_default();
                     let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
                     rows.journal(lane, Some(new.id), bits(new.request.accepted_at.0), entry);
@@ -299,6 +317,7 @@ async fn body<'g>(
         }
     }
     answers.append(&mut refused);
+    take_back(db, &work.admissions, &ords, &inserted, answers).await?;
 
     let heads = commit::heads(&heads)?;
     let places = Places::of(&places)?;
@@ -359,6 +378,33 @@ async fn change(
     Ok(())
 }
 
+/// Takes rows back that were inserted although their key or id belongs to a transaction whose history was removed.
+async fn take_back(
+    db: &ClientWrapper,
+    admissions: &[(usize, &NewTransaction)],
+    ords: &[i64],
+    inserted: &BTreeSet<i64>,
+    answers: &[(usize, Answer)],
+) -> Result<(), tokio_postgres::Error> {
+    let new: BTreeSet<usize> = answers
+        .iter()
+        .filter_map(|(index, answer)| match answer {
+            Ok(Written::Admitted(admission)) if matches!(**admission, Admission::New(_)) => Some(*index),
+            _ => None,
+        })
+        .collect();
+    let wrong: Vec<i64> = admissions
+        .iter()
+        .zip(ords)
+        .filter(|((index, _), ord)| inserted.contains(ord) && !new.contains(index))
+        .map(|(_, ord)| *ord)
+        .collect();
+    if !wrong.is_empty() {
+        db.execute("DELETE FROM tx WHERE ord = ANY ($1::bigint[])", &[&wrong]).await?;
+    }
+    Ok(())
+}
+
 /// What became of each admission: inserted, or known already.
 async fn admissions(
     store: &Inner,
@@ -376,7 +422,12 @@ async fn admissions(
         .map(|((_, new), _)| *new)
         .collect();
     let known = Known::read(db, store.namespace, &old).await?;
+    let all: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
+    let stayed = Stayed::read(db, store.namespace, &all).await?;
     let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
+        if let Some(removed) = stayed.answer(new) {
+            return removed;
+        }
         if inserted.contains(ord) {
             return Ok(Admission::New(Transaction { ..rules::admitted(new, QueueOrder(*ord)) }));
         }
@@ -403,8 +454,13 @@ async fn resolve_lanes(
     let homeless: Vec<&NewTransaction> =
         work.admissions.iter().map(|(_, new)| *new).filter(|new| !found.contains_key(&new.lane)).collect();
     let known = Known::read(db, namespace, &homeless).await?;
+    let stayed = Stayed::read(db, namespace, &homeless).await?;
     work.admissions.retain(|(index, new)| {
-        let answer = if found.contains_key(&new.lane) { None } else { known.answer(new, batch.again) };
+        let answer = if found.contains_key(&new.lane) {
+            None
+        } else {
+            stayed.answer(new).or_else(|| known.answer(new, batch.again))
+        };
         match answer {
             None => true,
             Some(Ok(admission)) => {

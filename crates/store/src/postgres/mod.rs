@@ -6,7 +6,7 @@
 //! | `pool` | connections, and how long anything may take |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
-//! | `admit`, `commit`, `leases`, `lanes` | writes |
+//! | `admit`, `commit`, `forget`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -17,6 +17,7 @@
 mod admit;
 mod commit;
 mod error;
+mod forget;
 mod group;
 mod lanes;
 mod leases;
@@ -33,8 +34,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
-    Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
@@ -190,6 +191,20 @@ impl Reads for Postgres {
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         let request = Arc::new(request.clone());
         run!(self, "read a transaction", |db, inner, request| reads::txs::by_request(
+            db,
+            inner.namespace,
+            signer,
+            &request
+        ))
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        run!(self, "read what stayed", |db, inner| forget::by_id(db, inner.namespace, id))
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        let request = Arc::new(request.clone());
+        run!(self, "read what stayed", |db, inner, request| forget::by_request(
             db,
             inner.namespace,
             signer,

@@ -7,12 +7,16 @@ use landfall_core::{Account, QueueOrder, RequestId, TxId};
 use rusqlite::{Connection, Params, params};
 
 use super::error::Fault;
+use super::forget;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
 use crate::rules::{self, Phase};
 
 /// Stores a transaction and its first journal entry, or says what is there already.
 pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admission, Fault> {
+    if let Some(removed) = removed(scope, new)? {
+        return Ok(removed);
+    }
     // A lane is made only by an admission that is new: a replay writes nothing.
     if scope.lane(new.lane)?.is_none()
         && let Some(known) = known(scope, new)?
@@ -51,6 +55,19 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
         )?
         .execute(params![lane.lane, order, bits(new.request.accepted_at.0)])?;
     Ok(Admission::New(Transaction { order: QueueOrder(order), ..tx }))
+}
+
+/// What stayed under the admission's key or id, if its history was removed.
+fn removed(scope: &Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+    let by_key = match &new.request.request_id {
+        Some(key) => forget::by_request(scope.db, scope.namespace, new.lane.signer, key)?,
+        None => None,
+    };
+    if let Some(kept) = by_key {
+        return Ok(Some(rules::kept_under_key(kept, new)));
+    }
+    let by_id = forget::by_id(scope.db, scope.namespace, new.id)?;
+    by_id.map(|kept| rules::kept_under_id(kept, new).map_err(Fault::Refused)).transpose()
 }
 
 /// What the store already has under the admission's key or id.

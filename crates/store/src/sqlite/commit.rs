@@ -18,6 +18,7 @@ use crate::rules::{self, Phase};
 struct Place {
     order: i64,
     phase: i64,
+    state: i64,
     slot: Option<i64>,
 }
 
@@ -75,11 +76,12 @@ impl Turn<'_, '_> {
         let mut taking = Vec::new();
         for (id, status) in rules::last_updates(&self.commit.txs) {
             let place = self.place(id)?;
-            if place.phase == phase_code(Phase::Done) {
-                return Err(Fault::Refused(rules::has_ended(id)));
-            }
             let phase = Phase::of(status).map_err(Fault::Refused)?;
             let slot = status.slot.map(|slot| bits(slot.0));
+            let stays = place.state == state_code(status.state) && place.slot == slot;
+            if place.phase == phase_code(Phase::Done) && !stays {
+                return Err(Fault::Refused(rules::has_ended(id)));
+            }
             if place.phase == phase_code(phase) && place.slot == slot {
                 self.update_in_place(place, status)?;
             } else if phase == Phase::Bound {
@@ -210,9 +212,11 @@ impl Turn<'_, '_> {
         let place = self
             .scope
             .db
-            .prepare_cached("SELECT ord, phase, slot FROM tx WHERE id = ?1 AND namespace = ?2 AND lane = ?3")?
+            .prepare_cached(
+                "SELECT ord, phase, state, slot FROM tx WHERE id = ?1 AND namespace = ?2 AND lane = ?3",
+            )?
             .query_row(params![id.0.as_bytes(), self.scope.namespace, self.lane], |row| {
-                Ok(Place { order: row.get(0)?, phase: row.get(1)?, slot: row.get(2)? })
+                Ok(Place { order: row.get(0)?, phase: row.get(1)?, state: row.get(2)?, slot: row.get(3)? })
             })
             .optional()?
             .ok_or_else(|| Fault::Refused(rules::no_such_tx(self.commit.lane, id)))?;

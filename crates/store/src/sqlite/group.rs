@@ -11,7 +11,7 @@ use super::error::{self, Fault};
 use super::rows::bits;
 use super::scope::{LaneKeys, Scope};
 use super::writer::WriteSide;
-use super::{admit, commit};
+use super::{admit, commit, forget};
 use crate::rules;
 
 const DOING: &str = "write";
@@ -107,6 +107,7 @@ fn apply(scope: &mut Scope<'_>, write: &Write) -> Result<Written, Fault> {
         Write::Lane(lane) => Ok(Written::Lane(commit::commit(scope, lane)?)),
         Write::Command(command) => insert_command(scope, command),
         Write::Chain(record) => put_chain(scope, record),
+        Write::Forget(step) => Ok(Written::Forgotten(forget::forget(scope, *step)?)),
     }
 }
 

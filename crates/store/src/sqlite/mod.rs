@@ -5,7 +5,7 @@
 //! | `open` | who may open the file, and what is said when it cannot be used |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `writer`, `scope` | the thread that writes, and what a write works in |
-//! | `group`, `admit`, `commit`, `leases` | writes |
+//! | `group`, `admit`, `commit`, `forget`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -15,6 +15,7 @@
 mod admit;
 mod commit;
 mod error;
+mod forget;
 mod group;
 mod leases;
 mod open;
@@ -33,8 +34,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery, TxRecord,
-    Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, ChainId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId};
@@ -175,6 +176,18 @@ impl Reads for Sqlite {
     async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
         let request = request.clone();
         let look = move |look: &readers::Look<'_>| reads::txs::by_request(look, signer, &request);
+        self.inner.readers.read("read a transaction", look).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        let look = move |look: &readers::Look<'_>| forget::by_id(look.db, look.namespace, id);
+        self.inner.readers.read("read a transaction", look).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        let request = request.clone();
+        let look =
+            move |look: &readers::Look<'_>| forget::by_request(look.db, look.namespace, signer, &request);
         self.inner.readers.read("read a transaction", look).await
     }
 

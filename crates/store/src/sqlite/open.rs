@@ -21,6 +21,9 @@ pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 /// A file up to this size is read through when it is opened; a larger one is checked as it is used.
 const CHECKED_UP_TO_BYTES: u64 = 64 * 1024 * 1024;
 
+/// No SQLite file with anything in it is smaller than its smallest page.
+const SMALLEST_PAGE: u64 = 512;
+
 /// How the adapter uses the file.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -96,7 +99,7 @@ pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
 /// Opens the file for writing, alone, at the newest schema.
 pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Result<WriteSide, OpenError> {
     let file = resolve(file)?;
-    let lock = lock(&file)?;
+    let lock = Locks::take(&file)?;
     let known = |error: rusqlite::Error| from_sql(&file, &error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -130,15 +133,36 @@ pub(super) fn resolve(file: &Path) -> Result<PathBuf, OpenError> {
     }
 }
 
-/// Takes the lock that stands for all leases: held by one process at a time, and given up by the operating system
-/// however that process ends.
-fn lock(file: &Path) -> Result<File, OpenError> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".lock");
-    let lock = File::options().create(true).truncate(false).write(true).open(PathBuf::from(name));
-    let lock = lock.map_err(|error| from_io(file, &error))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
+/// The locks that stand for all leases: held by one process at a time, and given up by the operating system however
+/// that process ends.
+///
+/// One is on a file beside the database. Somebody may remove that file, so the database itself is locked too, where the
+/// system keeps such locks apart from SQLite's own.
+pub(super) struct Locks {
+    _beside: File,
+    /// Must stay open as long as the database is: closing any handle of a file ends SQLite's locks on it.
+    _itself: Option<File>,
+}
+
+impl Locks {
+    fn take(file: &Path) -> Result<Self, OpenError> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".lock");
+        let beside = File::options().create(true).truncate(false).write(true).open(PathBuf::from(name));
+        let beside = locked(file, beside)?;
+        let itself = if cfg!(unix) {
+            Some(locked(file, File::options().create(true).append(true).open(file))?)
+        } else {
+            None
+        };
+        Ok(Self { _beside: beside, _itself: itself })
+    }
+}
+
+fn locked(file: &Path, opened: io::Result<File>) -> Result<File, OpenError> {
+    let opened = opened.map_err(|error| from_io(file, &error))?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: file.to_owned() }),
         Err(TryLockError::Error(error)) => Err(from_io(file, &error)),
     }
@@ -156,6 +180,10 @@ fn check(db: &Connection, file: &Path) -> Result<u32, OpenError> {
         });
     }
     let version = match identity {
+        // SQLite takes less than a header for nothing, and would write over it.
+        Identity::Empty if file.metadata().is_ok_and(|data| (1..SMALLEST_PAGE).contains(&data.len())) => {
+            return Err(OpenError::NotOurs { file: file.to_owned(), detail: "it is not an SQLite file" });
+        }
         Identity::Empty => return Ok(0),
         Identity::Foreign => {
             let detail = "it holds tables of another program";

@@ -8,7 +8,8 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: i32 = 0x4c4e_4446;
 
 /// Every schema change there ever was; number n makes version n.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_kept.sql")];
 
 /// The version this program writes.
 pub(super) fn newest() -> u32 {

@@ -1,7 +1,6 @@
 //! The one thread that writes. It owns the write connection and the file's lock, takes jobs from a bounded channel
 //! and ends when the last handle is dropped, after moving the write-ahead log into the file.
 
-use std::fs::File;
 use std::thread::JoinHandle;
 
 use landfall_core::ports::store::{self, WriteError};
@@ -10,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::error::Fault;
 use super::group;
+use super::open::Locks;
 use super::scope::{LaneKeys, Scope};
 
 /// Jobs that may wait for the writer; a caller that finds it full waits its turn.
@@ -21,7 +21,7 @@ pub(super) struct WriteSide {
     pub(super) namespace: i64,
     pub(super) known: LaneKeys,
     /// Held until everything else is closed: it is what keeps other processes out.
-    pub(super) lock: File,
+    pub(super) lock: Locks,
 }
 
 type Job = Box<dyn FnOnce(&mut WriteSide) + Send>;

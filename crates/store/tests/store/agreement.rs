@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use landfall_core::attempt::SendHints;
 use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
-    CommandKind, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
+    CommandKind, Forget, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
 };
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, JournalSeq, LaneVersion, Millis, Slot, Token};
@@ -33,6 +33,8 @@ enum Draft {
     Admit(u64, u64, usize, Option<u8>),
     Turn(Turn),
     Command(u64, usize),
+    /// Before, after, limit.
+    Forget(u64, i64, u32),
 }
 
 /// A commit in small numbers; token and version are the lane's, now and then one off.
@@ -97,6 +99,8 @@ fn draft() -> impl Strategy<Value = Draft> {
         4 => admit_strategy(),
         6 => lane_number().prop_flat_map(turn_strategy).prop_map(Draft::Turn),
         1 => (0..3u64, lane_number()).prop_map(|(id, lane)| Draft::Command(id, lane)),
+        1 => (prop_oneof![Just(5_000u64), 1_000..1_010u64], 0..4i64, 1..6u32)
+            .prop_map(|(before, after, limit)| Draft::Forget(before, after, limit)),
     ]
 }
 
@@ -152,6 +156,11 @@ async fn write_of(store: &dyn Store, draft: &Draft) -> Write {
         Draft::Command(id, lane) => {
             Write::Command(Box::new(command(lane_of(*lane), *id, CommandKind::Pause)))
         }
+        Draft::Forget(before, after, limit) => Write::Forget(Forget {
+            before: Millis(*before),
+            after: landfall_core::QueueOrder(*after),
+            limit: *limit,
+        }),
     }
 }
 
@@ -204,6 +213,7 @@ async fn look(store: &dyn Store) -> String {
     for n in 0..9 {
         add(&store.tx(tx_id(n)).await.unwrap());
         add(&store.journal(tx_id(n)).await.unwrap());
+        add(&store.kept(tx_id(n)).await.unwrap());
     }
     for query in queries(store).await {
         add(&store.txs(&query).await.unwrap());
@@ -252,13 +262,20 @@ async fn check(store: &dyn Store) {
     }
 }
 
-/// Numbers of the queue as places in it: a database may leave some out.
-async fn places(store: &dyn Store, mut text: String) -> String {
-    let all = TxQuery { limit: 1_000, ..TxQuery::default() };
-    for (place, tx) in (1..).zip(store.txs(&all).await.unwrap().iter().rev()) {
-        text = text.replace(&format!("QueueOrder({})", tx.order.0), &format!("place {place}"));
+/// Numbers of the queue that were ever given out; a database may leave some out.
+#[derive(Default)]
+struct Numbers(BTreeSet<i64>);
+
+impl Numbers {
+    /// A text with places in the queue instead of numbers.
+    async fn as_places(&mut self, store: &dyn Store, mut text: String) -> String {
+        let all = TxQuery { limit: 1_000, ..TxQuery::default() };
+        self.0.extend(store.txs(&all).await.unwrap().iter().map(|tx| tx.order.0));
+        for (place, number) in (1..).zip(&self.0) {
+            text = text.replace(&format!("QueueOrder({number})"), &format!("place {place}"));
+        }
+        text
     }
-    text
 }
 
 async fn agree(steps: &[Step], other: World) {
@@ -266,12 +283,15 @@ async fn agree(steps: &[Step], other: World) {
     let (memory, other) = (memory.store(), other.store());
     begin(memory).await;
     begin(other).await;
+    let (mut here, mut there) = (Numbers::default(), Numbers::default());
     for (at, step) in steps.iter().enumerate() {
         let said = (run(memory, step).await, run(other, step).await);
-        assert_eq!(places(memory, said.0).await, places(other, said.1).await, "step {at}: {step:?}");
+        let said = (here.as_places(memory, said.0).await, there.as_places(other, said.1).await);
+        assert_eq!(said.0, said.1, "step {at}: {step:?}");
         if at % 8 == 7 || at + 1 == steps.len() {
             let seen = (look(memory).await, look(other).await);
-            assert_eq!(places(memory, seen.0).await, places(other, seen.1).await, "after step {at}");
+            let seen = (here.as_places(memory, seen.0).await, there.as_places(other, seen.1).await);
+            assert_eq!(seen.0, seen.1, "after step {at}");
             check(other).await;
         }
     }

@@ -38,8 +38,10 @@ pub(in super::super) struct ModelChain {
     /// Everything that was ever signed.
     signed: BTreeMap<TxHash, Draft>,
     pub(in super::super) base_fee: Price,
-    /// Blocks on top that make one final: reorgs never reach deeper.
+    /// Blocks on top that make one final for callers.
     finality: u64,
+    /// As many blocks of what is final for callers the chain may still take back; it calls those below `finalized`.
+    pub(in super::super) deep: u64,
     settled: u64,
     salt: u64,
     head_since: Millis,
@@ -62,6 +64,7 @@ impl ModelChain {
             signed: BTreeMap::new(),
             base_fee: Price::gwei(1),
             finality,
+            deep: 0,
             settled: 0,
             salt: 0,
             head_since: now,
@@ -137,11 +140,16 @@ impl ModelChain {
         self.push_block(vec![Mined { slot, hash, draft: None, success: true }], now);
     }
 
+    /// What the chain never takes back.
+    pub(in super::super) fn finalized(&self) -> u64 {
+        self.settled.saturating_sub(self.deep)
+    }
+
     /// Other blocks take the place of up to `depth` that were not final.
     pub(in super::super) fn reorg(&mut self, depth: u64, keep: bool, refill: u64, now: Millis) {
         let mut lost = Vec::new();
         for _ in 0..depth {
-            if self.head().at.number <= self.settled {
+            if self.head().at.number <= self.finalized() {
                 break;
             }
             lost.extend(self.blocks.pop().into_iter().flat_map(|block| block.txs));
@@ -153,6 +161,12 @@ impl ModelChain {
         for _ in 0..refill {
             self.push_block(Vec::new(), now);
         }
+    }
+
+    /// As [`Self::reorg`], and what was final is no obstacle.
+    pub(in super::super) fn reorg_past_finality(&mut self, depth: u64, refill: u64, now: Millis) {
+        self.settled = self.head().at.number.saturating_sub(depth);
+        self.reorg(depth, false, refill, now);
     }
 
     pub(in super::super) fn evict(&mut self, nth: usize) {
@@ -223,7 +237,8 @@ impl ModelChain {
     /// The chain as a node sees it that is `lag` blocks behind, though never behind a final block: such a node is not
     /// used.
     pub(in super::super) fn view(&self, lag: u64) -> ChainView {
-        let number = self.head().at.number.saturating_sub(lag).max(self.settled);
+        let head = self.head().at.number;
+        let number = head.saturating_sub(lag).max(self.settled.min(head));
         let head = &self.blocks[number as usize];
         let recent = self.blocks[..=number as usize].iter().rev().take(self.recent as usize);
         ChainView {
@@ -238,7 +253,7 @@ impl ModelChain {
             head_since: self.head_since,
             recent: Arc::new(recent.map(|block| (block.at.number, block.at.hash)).collect()),
             safe: None,
-            finalized: None,
+            finalized: (self.deep > 0).then(|| self.finalized()),
             fees: FeeQuote {
                 base_fee: Some(self.base_fee),
                 slow: Price::gwei(1),

@@ -245,7 +245,7 @@ impl World {
     }
 
     /// A transaction ends only as its slot's winner says.
-    fn check_ending(&self, id: TxId) {
+    pub(in super::super) fn check_ending(&self, id: TxId) {
         let tx = self.desk.store.tx(id);
         let winner = tx.status.slot.and_then(|slot| self.chain.winner(slot));
         let bytes = tx.status.slot.is_some_and(|slot| {
@@ -300,7 +300,7 @@ impl World {
         for slot in open {
             if let Some((block, winner)) = self.chain.winner(slot)
                 && winner.draft.is_none()
-                && self.chain.is_final(block)
+                && block.at.number <= self.chain.finalized()
             {
                 events.push(LaneEvent::Foreign { slot, block: block.at, taker: None });
             }

@@ -60,7 +60,12 @@ impl ModelStore {
         self.token = Token(self.token.0 + 1);
         let bound = self.txs.values().filter(|tx| tx.status.slot.is_some() && !tx.status.state.is_terminal());
         let open = self.attempts.values().filter(|attempt| !self.closed.contains(&attempt.slot));
+        let is_open = |tx: &&Transaction| {
+            tx.status.state.is_terminal()
+                && self.attempts.values().any(|a| a.tx == Some(tx.id) && !self.closed.contains(&a.slot))
+        };
         LaneRecord {
+            ended: self.txs.values().filter(is_open).cloned().collect(),
             lane: LANE,
             token: self.token,
             version: self.version,
@@ -133,10 +138,14 @@ impl ModelStore {
         let (Some(from), Some(to)) = (self.first_slot(), self.row.cursor) else { return };
         for slot in (from.0..to.0).map(Slot) {
             let bound = self.live().any(|tx| tx.status.slot == Some(slot));
-            if !bound && !self.attempts.contains_key(&(slot, 0)) && !self.row.returned.contains(&slot) {
+            if !bound && !self.has_attempts(slot) && !self.row.returned.contains(&slot) {
                 self.waived.insert(slot);
             }
         }
+    }
+
+    fn has_attempts(&self, slot: Slot) -> bool {
+        self.attempts.range((slot, 0)..=(slot, u32::MAX)).next().is_some()
     }
 
     fn live(&self) -> impl Iterator<Item = &Transaction> {
@@ -144,7 +153,9 @@ impl ModelStore {
     }
 
     fn store_attempt(&mut self, attempt: Attempt, settings: &LaneSettings) {
-        assert!(!self.closed.contains(&attempt.slot), "slot {} has ended", attempt.slot);
+        // A slot that ended and that the chain took back is filled by a no-op of nobody's, and by nothing else.
+        let reopened = self.closed.remove(&attempt.slot);
+        assert!(!reopened || (attempt.no_op && attempt.tx.is_none()), "slot {} has ended", attempt.slot);
         assert!(
             self.attempts.values().all(|other| other.hash != attempt.hash),
             "the same bytes were signed twice for slot {}",
@@ -159,15 +170,29 @@ impl ModelStore {
         let of_content =
             self.attempts.values().filter(|a| a.slot == attempt.slot && a.version == attempt.version).count();
         assert!(of_content < settings.max_attempts as usize, "slot {} has no bound", attempt.slot);
-        let earlier = self.attempts.range((attempt.slot, 0)..=(attempt.slot, u32::MAX));
-        assert_eq!(attempt.ordinal as usize, earlier.count(), "attempts are numbered without holes");
+        let mut earlier = self.attempts.range((attempt.slot, 0)..=(attempt.slot, u32::MAX));
+        let last = earlier.next_back().map(|((_, ordinal), _)| *ordinal);
+        if reopened || (last.is_none() && attempt.no_op) {
+            assert!(
+                last.is_none_or(|last| attempt.ordinal > last),
+                "the store has attempt {}",
+                attempt.ordinal
+            );
+        } else {
+            assert_eq!(
+                attempt.ordinal,
+                last.map_or(0, |last| last + 1),
+                "attempts are numbered without holes"
+            );
+        }
         self.attempts.insert((attempt.slot, attempt.ordinal), attempt);
     }
 
     fn update(&mut self, id: TxId, status: Status) {
         let tx = self.txs.get_mut(&id).expect("a known transaction");
+        let stays = tx.status.state == status.state && tx.status.slot == status.slot;
         assert!(
-            !tx.status.state.is_terminal(),
+            !tx.status.state.is_terminal() || stays,
             "{id} had ended as {:?} and becomes {:?}",
             tx.status.state,
             status.state
@@ -210,7 +235,7 @@ impl ModelStore {
         }
         let (Some(first), Some(cursor)) = (self.first_slot(), self.row.cursor) else { return };
         for slot in (first.0..cursor.0).map(Slot) {
-            let used = taken.contains(&slot) || self.attempts.contains_key(&(slot, 0));
+            let used = taken.contains(&slot) || self.has_attempts(slot);
             let free = self.row.returned.contains(&slot);
             let waived = self.waived.contains(&slot);
             assert!(used || free || waived, "slot {slot} is a hole below {cursor}");

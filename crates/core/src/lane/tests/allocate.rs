@@ -184,7 +184,7 @@ fn a_slot_that_is_final_ahead_of_the_view_is_not_a_hole() {
         world.chain.mine(0, true, world.desk.now);
     }
     world.prove();
-    assert!(world.desk.store.closed.contains(&Slot(5)));
+    assert!(world.desk.lane.kept.contains(Slot(5)), "it has ended");
     world.wait(35_000);
     world.rest();
     assert_eq!(world.attempts(5).len(), 1);

@@ -204,7 +204,7 @@ fn hints_that_a_crash_took_cost_one_more_send_and_nothing_else() {
     world.show(0, true);
     world.carry(Kind::Send, Fault::None);
     world.wait(1_000);
-    let report = world.attempts(5)[0].hints.last.clone();
+    let report = world.attempts(5)[0].hints.last().cloned();
     assert_eq!(report.map(|report| report.outcome), Some(AlreadyKnown));
     assert_eq!(world.desk.store.state(id), TxState::Broadcast);
 }
@@ -350,7 +350,7 @@ fn a_nonce_too_low_after_a_lost_reply_finds_its_own_receipt_and_takes_no_other_s
     world.chain.mine(1, true, world.desk.now);
     world.wait(250);
     world.carry(Kind::Send, Fault::None);
-    let said = world.desk.lane.slots[&crate::Slot(5)].attempts[0].hints.last.clone();
+    let said = world.desk.lane.slots[&crate::Slot(5)].attempts[0].hints.last().cloned();
     assert_eq!(said.map(|report| report.outcome), Some(NonceTooLow));
     world.show(0, false);
     world.carry(Kind::Look, Fault::None);
@@ -377,7 +377,7 @@ fn what_a_pool_says_is_kept_with_the_attempt_and_is_not_the_transactions_reason(
     let answer = Sent { slot: attempt.slot, hash: attempt.hash, report: report.clone() };
     world.turn(vec![LaneEvent::Sent(vec![answer])]);
     world.rest();
-    assert_eq!(world.attempts(5)[0].hints.last, Some(report.clone()));
+    assert_eq!(world.attempts(5)[0].hints.last(), Some(&report));
     assert_eq!(
         world.told(id, |entry| matches!(entry, Entry::SendAnswered { report: told, .. } if *told == report)),
         1
@@ -461,4 +461,27 @@ fn what_the_balance_does_not_cover_with_those_before_it_waits_and_lands_with_the
         assert_eq!(world.desk.store.state(id), TxState::Confirmed);
     }
     assert_eq!(world.attempts(7).len(), 1);
+}
+
+// covers: E18
+#[test]
+fn repeated_answers_are_counted_with_their_first_and_last_time() {
+    let mut world = world(settings());
+    world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    let begun = world.desk.now;
+    for _ in 0..3 {
+        world.say(SendOutcome::PoolFull);
+        world.wait(20_000);
+    }
+    world.say(SendOutcome::Unknown);
+    let hints = world.desk.lane.slots[&crate::Slot(5)].attempts[0].hints.clone();
+    let told: Vec<_> = hints.answers.iter().map(|tally| (tally.report.outcome, tally.count)).collect();
+    assert_eq!(told, [(SendOutcome::PoolFull, 3), (SendOutcome::Unknown, 1)]);
+    assert_eq!(
+        (hints.answers[0].first_at, hints.answers[0].last_at),
+        (begun, begun.after(std::time::Duration::from_secs(40)))
+    );
+    assert_eq!(hints.sends, 4);
 }

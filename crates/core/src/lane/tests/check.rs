@@ -4,7 +4,7 @@ use crate::journal::Entry;
 use crate::lane::{Action, LaneEvent, PrepareTarget, Prepared};
 use crate::ports::chain::EstimateFailure;
 use crate::ports::store::CommandKind;
-use crate::request::{OnInsufficientFunds, Options};
+use crate::request::{OnInsufficientFunds, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState};
 use crate::{Gas, TxId, Wei};
@@ -209,4 +209,22 @@ fn a_slot_that_was_reserved_before_a_restart_is_estimated_again() {
     world.wait(1_000);
     world.rest();
     assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(5), TxState::Broadcast));
+}
+
+#[test]
+fn gas_of_the_callers_own_above_a_limit_that_is_learnt_late_fails_without_a_slot() {
+    // Nothing of the chain was seen yet, so admission had no limit to compare with.
+    let mut world = super::World::new(settings(), 2);
+    let large = world.submit_as(Payload { gas: Some(Gas(30_000_001)), ..payment(1) }, Options::default());
+    let fits = world.submit_as(Payload { gas: Some(Gas(30_000_000)), ..payment(2) }, Options::default());
+    world.rest();
+    assert_eq!(world.desk.store.state(large), TxState::Accepted, "without a limit nothing is said");
+    world.show(0, true);
+    world.rest();
+    let status = world.desk.store.tx(large).status.clone();
+    assert_eq!((status.state, status.slot), (TxState::Failed, None));
+    let reason = status.reason.unwrap();
+    assert_eq!(reason.code, ReasonCode::Invalid);
+    assert!(reason.text.contains("30000001") && reason.text.contains("30000000"), "{}", reason.text);
+    assert_eq!(world.slot_of(fits), Some(5), "the next one gets the slot");
 }

@@ -3,6 +3,7 @@ use alloy_primitives::U256;
 use super::super::test_world::payment_with_gas;
 use super::{World, settings, world};
 use crate::request::{OnInsufficientFunds, Options};
+use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState};
 use crate::{TxId, Wei};
 
@@ -67,4 +68,35 @@ fn a_balance_that_is_not_known_holds_nothing_up() {
     let id = world.submit();
     world.rest();
     assert_eq!(world.slot_of(id), Some(5));
+}
+
+// covers: L9
+#[test]
+fn too_little_is_written_down_once_and_so_is_enough_again() {
+    let low = LaneSettings { low_balance: Some(Wei(U256::from(1_000))), ..settings() };
+    let mut world = world(low);
+    let notes = |world: &super::World| {
+        let events = world.desk.store.journal.iter().filter_map(|told| told.entry.event());
+        events.filter(|event| event.starts_with("lane.")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for balance in [1_000u64, 500, 0] {
+        world.chain.balance = Some(Wei(U256::from(balance)));
+        world.block();
+        world.rest();
+    }
+    assert_eq!(notes(&world), ["lane.low_balance"]);
+    world.chain.balance = Some(Wei(U256::MAX));
+    world.block();
+    world.rest();
+    assert_eq!(notes(&world), ["lane.low_balance", "lane.balance_restored"]);
+}
+
+#[test]
+fn a_transaction_that_waits_for_funds_is_written_down_as_a_low_balance() {
+    let mut world = world(settings());
+    world.chain.balance = Some(Wei(U256::from(1)));
+    world.block();
+    world.broadcast();
+    let low = |told: &&crate::journal::NewEntry| told.entry.event() == Some("lane.low_balance");
+    assert_eq!(world.desk.store.journal.iter().filter(low).count(), 1);
 }

@@ -4,11 +4,13 @@
 mod admit;
 mod allocate;
 mod broadcast;
+mod budget;
 mod check;
 mod command;
 mod explain;
 mod finish;
 mod funds;
+mod keep;
 mod properties;
 mod prove;
 mod reprice;
@@ -26,10 +28,11 @@ use crate::request::{Finality, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::{Price, Slot};
 
-/// Two blocks on top are final; four slots may be out.
+/// Two blocks on top are final, for the chain as well; four slots may be out.
 fn settings() -> LaneSettings {
     LaneSettings {
         finality: Finality::Blocks(2),
+        watch_depth: 2,
         max_in_flight: 4,
         max_fee: Price::gwei(50),
         ..LaneSettings::default()

@@ -6,9 +6,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::test_world::{Ask, CommitFate, Fault, Step, World};
+use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::request::Finality;
 use crate::settings::LaneSettings;
+use crate::transaction::TxState;
 use crate::{Price, Slot, Wei};
 
 fn any_outcome() -> impl Strategy<Value = SendOutcome> {
@@ -101,6 +103,8 @@ fn people() -> impl Strategy<Value = Step> {
 struct Setup {
     reserve: bool,
     finality: u64,
+    /// How much of what is final for callers the chain may take back.
+    deep: u64,
     checks: bool,
     approval: bool,
     window: u64,
@@ -115,6 +119,7 @@ fn any_setup() -> impl Strategy<Value = Setup> {
         |(reserve, finality, (checks, approval, refuses_below_base, refuses_gaps), window)| Setup {
             reserve,
             finality,
+            deep: 0,
             checks,
             approval,
             window,
@@ -134,11 +139,13 @@ fn world(setup: &Setup) -> World {
         checks: setup.checks,
         approve_above: setup.approval.then_some(Wei(alloy_primitives::U256::from(1_000_000))),
         reserve_before_signing: setup.reserve,
+        watch_depth: setup.finality + setup.deep,
         ..LaneSettings::default()
     };
     let mut world = World::new(settings, setup.finality);
     world.chain.refuses_below_base = setup.refuses_below_base;
     world.chain.refuses_gaps = setup.refuses_gaps;
+    world.chain.deep = setup.deep;
     world
 }
 
@@ -153,6 +160,24 @@ fn run(setup: &Setup, steps: Vec<Step>) -> World {
         assert!(world.chain.winner(slot).is_some(), "slot {slot} was never used up");
     }
     world
+}
+
+/// What has ended is what the chain shows, or the journal says that the chain changed its mind about it.
+fn check_ends(world: &World) {
+    for tx in world.desk.store.txs.values() {
+        let told = |entry: &Entry| match entry {
+            Entry::LandedAgain { version, receipt } => {
+                let reverted = tx.status.state == TxState::Reverted;
+                reverted == receipt.success
+                    || tx.status.won.as_ref().is_none_or(|won| won.version != *version)
+            }
+            Entry::FinalLost { .. } => true,
+            _ => false,
+        };
+        if !world.desk.store.journal_of(tx.id).any(told) {
+            world.check_ending(tx.id);
+        }
+    }
 }
 
 /// Transactions that were never held up are bound in the order in which they came.
@@ -196,6 +221,21 @@ proptest! {
         setup in any_setup(), steps in proptest::collection::vec(people(), 0..120),
     ) {
         run(&setup, steps);
+    }
+
+    #[test]
+    fn when_the_chain_takes_back_what_was_final_it_lands_again_and_nothing_lands_twice(
+        setup in any_setup(), deep in 1u64..6,
+        steps in proptest::collection::vec(
+            prop_oneof![
+                12 => people(),
+                1 => (2u64..8, any::<bool>(), 0u64..3)
+                    .prop_map(|(depth, keep, refill)| Step::Reorg { depth, keep, refill }),
+            ],
+            0..120,
+        ),
+    ) {
+        check_ends(&run(&Setup { deep, ..setup }, steps));
     }
 
     #[test]

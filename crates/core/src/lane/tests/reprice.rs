@@ -84,6 +84,40 @@ fn any_slot_that_a_node_refuses_as_too_cheap_is_re_priced_at_once() {
 }
 
 #[test]
+fn refused_as_too_cheap_again_it_is_re_priced_after_longer_and_longer_pauses() {
+    let mut world = world(settings());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    world.say(SendOutcome::Underpriced);
+    world.carry(Kind::Sign, Fault::None);
+    for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
+        world.say(SendOutcome::ReplacementUnderpriced);
+        for _ in 0..3 {
+            assert!(
+                !world.started(Kind::Sign),
+                "not at once again: a node that always says so would get them all"
+            );
+            world.wait(pause / 4);
+            // What goes out meanwhile are the same bytes, and being refused again does not prolong the pause.
+            if world.started(Kind::Send) {
+                world.say(SendOutcome::ReplacementUnderpriced);
+            }
+        }
+        assert!(!world.started(Kind::Sign), "{pause}");
+        world.wait(pause / 4);
+        if world.started(Kind::Send) {
+            world.say(SendOutcome::ReplacementUnderpriced);
+        }
+        world.carry(Kind::Sign, Fault::None);
+    }
+    assert_eq!(world.attempts(5).len(), 9);
+    let prices: Vec<_> = world.attempts(5).iter().map(|attempt| attempt.fees.cap()).collect();
+    assert!(prices.is_sorted_by(|one, next| one < next), "{prices:?}");
+    assert!(!world.desk.store.state(id).is_terminal());
+}
+
+#[test]
 fn at_the_ceiling_the_same_bytes_go_on_and_it_is_said_once() {
     let mut world = world(settings());
     let fees = AskedFees::Dynamic { max_fee: Some(Price::gwei(9)), tip: None };

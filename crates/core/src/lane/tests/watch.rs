@@ -206,8 +206,77 @@ fn a_final_slot_that_the_chain_takes_back_holds_the_lane_and_is_written_down() {
     );
     let hold = world.desk.lane.hold();
     assert_eq!(hold, Some(crate::lane::Hold::FinalReplaced { slot: crate::Slot(5) }));
-    assert!(hold.unwrap().sentence().contains("slot 5 back after it was final"));
+    assert!(hold.unwrap().sentence().contains("slot 5 back after it was settled"));
     let commit = world.desk.lane.take_commit(world.desk.now).unwrap();
     let held = |entry: &crate::journal::NewEntry| matches!(entry.entry, Entry::LaneHeld { .. });
     assert!(commit.journal.iter().any(held), "it is written down: {:?}", commit.journal);
+}
+
+impl super::World {
+    /// The look that is under way reaches nobody.
+    fn look_fails(&mut self) {
+        let Action::Look(wanted) = self.take(Kind::Look) else { unreachable!() };
+        let slots = wanted.into_iter().map(|(slot, _)| slot).collect();
+        self.turn(vec![LaneEvent::LookFailed { slots }]);
+    }
+}
+
+#[test]
+fn a_look_that_reached_nobody_is_no_look_however_often_it_fails() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, false);
+    for _ in 0..20 {
+        world.look_fails();
+        assert!(!world.started(Kind::Look), "it is not asked for again at once");
+        world.wait(5_000);
+    }
+    assert!(!world.desk.store.tx(id).status.displaced);
+    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Displaced { .. })), 0);
+    assert!(!world.started(Kind::Prove), "nothing is to be proven: nobody said that there is no receipt");
+    // One look that reached somebody is one look, and not the twenty-first.
+    world.carry(Kind::Look, Fault::NotDone);
+    assert!(!world.desk.store.tx(id).status.displaced);
+    world.wait(5_000);
+    world.carry(Kind::Look, Fault::None);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+}
+
+#[test]
+fn after_an_operators_word_a_final_slot_that_was_taken_back_is_filled_and_the_lane_goes_on() {
+    let mut world = world(settings());
+    let lost = world.broadcast();
+    world.finalise();
+    // Deeper than finality: the account's transaction is gone, and its slot is the next one again.
+    world.chain.reorg_past_finality(3, 4, world.desk.now);
+    world.show(0, true);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::FinalReplaced { slot: crate::Slot(5) }));
+    let waiting = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(waiting), None, "nothing goes on before somebody has looked");
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    assert_eq!(
+        world.desk.lane.hold(),
+        Some(Hold::FinalReplaced { slot: crate::Slot(5) }),
+        "a restart does not forget"
+    );
+    world.command(crate::ports::store::CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), None);
+    let resumed = |entry: &crate::journal::NewEntry| matches!(&entry.entry, Entry::LaneResumed { text } if text.contains("slot 5"));
+    assert_eq!(world.desk.store.journal.iter().filter(|entry| resumed(entry)).count(), 1);
+    for _ in 0..40 {
+        world.wait(5_000);
+        world.rest();
+        world.block();
+        world.rest();
+    }
+    // What was final stays as it ended: the slot is closed by a no-op of nobody's, and the next one lands above it.
+    assert_eq!(world.desk.store.state(lost), TxState::Confirmed);
+    assert_eq!((world.desk.store.state(waiting), world.slot_of(waiting)), (TxState::Confirmed, Some(6)));
+    let (_, filler) = world.chain.winner(crate::Slot(5)).expect("the slot is used");
+    assert!(filler.draft.as_ref().is_some_and(|draft| draft.no_op), "{filler:?}");
 }

@@ -28,7 +28,9 @@ pub(crate) struct Settings {
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
     /// The URL of the store.
-    pub(crate) store: String,
+    pub(crate) store_url: String,
+    /// Lines for the `[store]` part.
+    pub(crate) store: &'static str,
     /// The seconds of a lease, its renewal and its skew.
     pub(crate) lease: (u64, u64, u64),
 }
@@ -42,7 +44,8 @@ impl Default for Settings {
             resubmit_after_s: 2,
             request_timeout_ms: 2_000,
             server: "",
-            store: "sqlite://landfall.db".to_owned(),
+            store_url: "sqlite://landfall.db".to_owned(),
+            store: "",
             lease: (10, 3, 1),
         }
     }
@@ -53,11 +56,12 @@ impl Settings {
     pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
         let (duration, renew, skew) = self.lease;
         let mut text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n{}\n\
              [lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n",
             self.server,
+            self.store_url,
             self.store,
             self.finality,
             self.max_in_flight,

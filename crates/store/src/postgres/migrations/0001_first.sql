@@ -72,6 +72,18 @@ CREATE INDEX tx_waiting ON tx (lane, ord) WHERE phase = 0;
 CREATE UNIQUE INDEX tx_bound ON tx (lane, slot) WHERE phase = 1;
 CREATE INDEX tx_ended ON tx (ended, ord) WHERE ended IS NOT NULL;
 
+-- What stays for ever of transactions whose history was removed: keys stay taken.
+CREATE TABLE kept (
+    namespace   bigint NOT NULL,
+    id          uuid   NOT NULL,
+    signer      bytea  NOT NULL,
+    request_id  text   COLLATE "C",
+    details     text   NOT NULL,
+    PRIMARY KEY (id, namespace)
+);
+
+CREATE UNIQUE INDEX kept_key ON kept (signer, request_id, namespace) WHERE request_id IS NOT NULL;
+
 -- Signed bytes. `open` until the chain has settled the slot.
 CREATE TABLE attempt (
     lane     bigint  NOT NULL,

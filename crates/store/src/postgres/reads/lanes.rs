@@ -27,6 +27,7 @@ pub(in crate::postgres) async fn load(
             version: LaneVersion(0),
             row: LaneRow::default(),
             bound: Vec::new(),
+            ended: Vec::new(),
             attempts: Vec::new(),
         });
     };
@@ -36,20 +37,29 @@ pub(in crate::postgres) async fn load(
         rows::TX_COLUMNS
     );
     let bound = db.prepare_cached(&bound).await?;
+    let ended = format!(
+        "SELECT {} FROM tx JOIN lane ON lane.id = tx.lane WHERE tx.lane = $1 AND tx.phase = 2 AND tx.id IN
+            (SELECT attempt.tx FROM attempt WHERE attempt.lane = $1 AND attempt.open)",
+        rows::TX_COLUMNS
+    );
+    let ended = db.prepare_cached(&ended).await?;
     let attempts = format!("SELECT {} FROM attempt WHERE lane = $1 AND open", rows::ATTEMPT_COLUMNS);
     let attempts = db.prepare_cached(&attempts).await?;
     let of_lane: [Value<'_>; 1] = [id];
     // One snapshot for all three: a commit of ours whose answer was lost may land between them.
-    let (_, head, bound, attempts, _) = tokio::try_join!(
+    let (_, head, bound, ended, attempts, _) = tokio::try_join!(
         biased;
         db.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
         db.query_one(&head, &of_lane),
         db.query(&bound, &of_lane),
+        db.query(&ended, &of_lane),
         db.query(&attempts, &of_lane),
         db.batch_execute("COMMIT"),
     )?;
     let mut bound = bound.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
     bound.sort_by_key(|tx| tx.status.slot);
+    let mut ended = ended.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
+    ended.sort_by_key(|tx| tx.status.slot);
     let mut attempts = attempts.iter().map(rows::attempt).collect::<Result<Vec<_>, _>>()?;
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
     Ok(LaneRecord {
@@ -58,6 +68,7 @@ pub(in crate::postgres) async fn load(
         version: LaneVersion(number(head.try_get(1)?)),
         row: rows::lane_row(head.try_get(2)?)?,
         bound,
+        ended,
         attempts,
     })
 }

@@ -23,6 +23,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             version: LaneVersion(0),
             row: LaneRow::default(),
             bound: Vec::new(),
+            ended: Vec::new(),
             attempts: Vec::new(),
         });
     };
@@ -37,6 +38,14 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
     );
     let mut bound = all(look.db, &bound, [key.lane], rows::tx)?;
     bound.sort_by_key(|tx| tx.status.slot);
+    let ended = format!(
+        "SELECT {} FROM tx {} WHERE tx.phase = 2 AND tx.ord IN (
+            SELECT tx FROM attempt INDEXED BY attempt_open WHERE attempt.lane = ?1 AND attempt.open = 1)",
+        rows::TX_COLUMNS,
+        rows::TX_JOINS
+    );
+    let mut ended = all(look.db, &ended, [key.lane], rows::tx)?;
+    ended.sort_by_key(|tx| tx.status.slot);
     let attempts = format!(
         "SELECT {} FROM attempt INDEXED BY attempt_open {} WHERE attempt.lane = ?1 AND attempt.open = 1",
         rows::ATTEMPT_COLUMNS,
@@ -50,6 +59,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
         version: LaneVersion(number(version)),
         row: rows::lane_row(&details)?,
         bound,
+        ended,
         attempts,
     })
 }

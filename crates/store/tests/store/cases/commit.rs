@@ -140,6 +140,32 @@ pub(crate) async fn a_transaction_that_has_ended_stays_as_it_is(world: World) {
     }
     let stored = store.tx(tx_id(1)).await.unwrap().unwrap();
     assert_eq!(stored.tx.status.state, TxState::Confirmed);
+    // What the chain shows of it may change, when the chain takes its block back.
+    let mut taken_back = turn(lane(1), token, 2);
+    let mut same = update(1, TxState::Confirmed, Some(0));
+    same.status.hash = Some(attempt(0, 0, Some(1)).hash);
+    taken_back.txs.push(same.clone());
+    commit(store, taken_back).await.unwrap();
+    assert_eq!(store.tx(tx_id(1)).await.unwrap().unwrap().tx.status, same.status);
+}
+
+pub(crate) async fn an_ended_transaction_is_loaded_until_its_attempts_are_closed(world: World) {
+    let store = world.store();
+    admit_new(store, request(lane(1), 1)).await;
+    admit_new(store, request(lane(1), 2)).await;
+    let token = own(store, lane(1)).await;
+    commit(store, bind(lane(1), token, 0, 1, 0)).await.unwrap();
+    commit(store, bind(lane(1), token, 1, 2, 1)).await.unwrap();
+    let mut end = turn(lane(1), token, 2);
+    end.txs.push(update(1, TxState::Confirmed, Some(0)));
+    commit(store, end).await.unwrap();
+    let loaded = store.load_lane(lane(1)).await.unwrap();
+    assert_eq!((ids(&loaded.bound), ids(&loaded.ended)), (vec![tx_id(2)], vec![tx_id(1)]));
+    let mut close = turn(lane(1), token, 3);
+    close.closed.push(Slot(0));
+    commit(store, close).await.unwrap();
+    let loaded = store.load_lane(lane(1)).await.unwrap();
+    assert_eq!((ids(&loaded.bound), ids(&loaded.ended)), (vec![tx_id(2)], Vec::new()));
 }
 
 pub(crate) async fn a_transaction_without_slot_cannot_be_signed(world: World) {

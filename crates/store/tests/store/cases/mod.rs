@@ -4,6 +4,7 @@ mod admit;
 mod commands;
 mod commit;
 mod fence;
+mod forget;
 mod leases;
 mod lists;
 mod lost;
@@ -71,7 +72,8 @@ suite! {
         a_slot_that_one_transaction_leaves_another_may_take_in_the_same_commit,
         two_transactions_may_swap_slots_in_one_commit,
         a_slot_whose_transaction_ended_may_be_taken,
-        a_transaction_that_has_ended_stays_as_it_is, a_transaction_without_slot_cannot_be_signed,
+        a_transaction_that_has_ended_stays_as_it_is,
+        an_ended_transaction_is_loaded_until_its_attempts_are_closed, a_transaction_without_slot_cannot_be_signed,
         a_transaction_of_another_lane_cannot_be_updated,
         an_attempt_is_stored_once_per_ordinal,
         the_last_update_of_a_transaction_counts,
@@ -94,6 +96,13 @@ suite! {
         a_command_that_was_done_stays_done,
         a_command_nobody_inserted_cannot_be_done,
         a_command_to_an_unknown_lane_gives_it_work;
+    forget:
+        what_ended_long_ago_goes_and_its_key_and_end_stay,
+        a_retry_after_the_removal_is_told_what_stayed_and_writes_nothing,
+        what_has_not_ended_or_ended_lately_stays,
+        a_step_looks_at_no_more_than_it_may_and_says_where_to_go_on,
+        numbers_that_were_given_out_never_come_back,
+        a_lane_goes_on_after_its_history_was_removed;
     leases:
         the_first_token_is_one_and_every_acquisition_raises_it,
         a_lane_held_by_a_live_session_is_refused_to_others,

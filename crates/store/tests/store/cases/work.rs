@@ -131,10 +131,13 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
     let store = world.store();
     let token = own(store, lane(1)).await;
     let row = LaneRow {
+        history: Some(Slot(2)),
         cursor: Some(Slot(41)),
         chain_count: Some(Slot(39)),
         returned: [Slot(40), Slot(3)].into(),
         paused: true,
+        refilled: 2,
+        spend: landfall_core::ports::store::Spend { day: 20_000, fees: landfall_core::Wei(U256::MAX) },
     };
     let mut change = turn(lane(1), token, 0);
     change.row = row.clone();

@@ -107,8 +107,76 @@ async fn a_newer_schema_is_refused_and_left_as_it_is() {
     set(&file, "PRAGMA user_version = 99");
     let error = refused(&file);
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error}");
-    set(&file, "PRAGMA user_version = 1");
+    set(&file, "PRAGMA user_version = 2");
     assert_eq!(everything(&open(&file).unwrap()).await, before);
+}
+
+// covers: A20
+#[tokio::test]
+async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_way() {
+    let folder = folder();
+    let file = folder.path().join("a.db");
+    filled(&file).await;
+    let store = open(&file).unwrap();
+    let token = own(&store, lane(1)).await;
+    admit_new(&store, keyed(lane(1), 2, "b")).await;
+    let mut reserved = turn(lane(1), token, 1);
+    reserved.row.cursor = Some(landfall_core::Slot(3));
+    reserved.row.returned = [landfall_core::Slot(1)].into();
+    reserved.txs.push(update(2, landfall_core::transaction::TxState::Accepted, Some(2)));
+    commit(&store, reserved).await.unwrap();
+    admit_new(&store, keyed(lane(1), 3, "c")).await;
+    let before = store.load_lane(lane(1)).await.unwrap();
+    drop(store);
+    // As the first version left it.
+    set(&file, "DROP TABLE kept; PRAGMA user_version = 1");
+
+    let store = open(&file).unwrap();
+    let after = store.load_lane(lane(1)).await.unwrap();
+    assert_eq!(after.row, before.row, "the next slot and the returned one");
+    assert_eq!(
+        (after.bound, after.attempts),
+        (before.bound, before.attempts),
+        "bytes, and a slot without any"
+    );
+    assert_eq!(ids(&store.waiting(lane(1), 10).await.unwrap()), [tx_id(3)]);
+    let again = retried(&keyed(lane(1), 1, "a"), 9);
+    let replay = admit(&store, again).await;
+    assert!(matches!(replay, store::Admission::Replay(tx) if tx.id == tx_id(1)));
+    // Its owner goes on where the old one stopped.
+    let token = own(&store, lane(1)).await;
+    assert!(token > before.token);
+    commit(&store, bind(lane(1), token, before.version.0, 3, 3)).await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_lock_file_that_somebody_removed_lets_nobody_else_in() {
+    let folder = folder();
+    let file = folder.path().join("a.db");
+    let first = open(&file).unwrap();
+    fs::remove_file(folder.path().join("a.db.lock")).unwrap();
+    let error = refused(&file);
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    admit_new(&first, request(lane(1), 1)).await;
+    drop(first);
+    assert!(open(&file).unwrap().tx(tx_id(1)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_few_bytes_of_something_else_are_refused_and_left_as_they_are() {
+    let folder = folder();
+    for junk in [&b"x"[..], b"hello", &[0; 100], &[b'S'; 511]] {
+        let file = folder.path().join(format!("{}.db", junk.len()));
+        fs::write(&file, junk).unwrap();
+        let error = refused(&file);
+        assert!(matches!(error, OpenError::NotOurs { .. }), "{error}");
+        assert!(error.to_string().contains("not an SQLite file"), "{error}");
+        assert_eq!(fs::read(&file).unwrap(), junk);
+    }
+    let empty = folder.path().join("empty.db");
+    fs::write(&empty, b"").unwrap();
+    open(&empty).expect("an empty file is nobody's");
 }
 
 #[tokio::test]

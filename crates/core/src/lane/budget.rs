@@ -1,0 +1,78 @@
+//! Budget: what the fees of a lane may come to in a day (D8, L5).
+//!
+//! Counted are the fees of everything that became final today, and the worst of everything that is out. Above the
+//! budget no slot is handed out and nothing is re-priced; bytes that are out go on being sent, and no-ops are always
+//! allowed, so that a cancel works and no slot stays open. A day is one of UTC, by the clock of the owner; a clock that
+//! goes back does not begin an old day again.
+
+use alloy_primitives::U256;
+
+use super::{Lane, SlotRecord};
+use crate::attempt::Draft;
+use crate::fees::Fees;
+use crate::view::Receipt;
+use crate::{Gas, Millis, Wei};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// The most that an attempt's fee can be.
+pub(super) fn worst_fee(fees: &Fees, gas: Gas) -> U256 {
+    fees.cap().cost(gas).0
+}
+
+impl Lane {
+    /// Which day it is.
+    pub(super) fn tell_day(&mut self, now: Millis) {
+        self.day = self.day.max(now.0 / DAY_MS).max(self.row.spend.day);
+    }
+
+    /// When the next day begins.
+    pub(super) fn next_day(&self) -> Millis {
+        Millis(self.day.saturating_add(1).saturating_mul(DAY_MS))
+    }
+
+    /// What became final has its price.
+    pub(super) fn spend(&mut self, receipt: &Receipt) {
+        if self.row.spend.day != self.day {
+            self.row.spend.day = self.day;
+            self.row.spend.fees = Wei::default();
+        }
+        let fee = receipt.gas_price.cost(receipt.gas_used).0;
+        self.row.spend.fees = Wei(self.row.spend.fees.0.saturating_add(fee));
+    }
+
+    /// What is left of today's budget when everything out has cost its worst. None: there is no budget.
+    pub(super) fn budget_left(&self) -> Option<U256> {
+        let budget = self.settings.max_spend_per_day?;
+        let settled = if self.row.spend.day == self.day { self.row.spend.fees.0 } else { U256::ZERO };
+        let out = self.slots.values().map(slot_fee);
+        let signing = self.tentative.values().map(|tentative| tentative.fee);
+        let committed = out.chain(signing).fold(settled, U256::saturating_add);
+        Some(budget.0.saturating_sub(committed))
+    }
+
+    /// A dearer attempt for a slot would go beyond the budget.
+    pub(super) fn beyond_budget(&self, record: &SlotRecord, draft_fee: U256) -> bool {
+        let more = draft_fee.saturating_sub(slot_fee(record));
+        self.budget_left().is_some_and(|left| more > left)
+    }
+
+    /// The sentence for what waits because of it.
+    pub(super) fn over_budget(&self, fee: U256) -> Option<String> {
+        let left = self.budget_left().filter(|left| fee > *left)?;
+        Some(format!(
+            "its fee may come to {fee} wei, and {left} are left of what this lane may spend today; it goes on when \
+             slots that are out have cost less, or tomorrow (UTC)"
+        ))
+    }
+}
+
+/// The worst that the attempts of a slot can cost: the chain takes one of them.
+fn slot_fee(record: &SlotRecord) -> U256 {
+    record.attempts.iter().map(|attempt| worst_fee(&attempt.fees, attempt.gas)).max().unwrap_or_default()
+}
+
+/// The fee of a draft at worst.
+pub(super) fn draft_fee(draft: &Draft) -> U256 {
+    worst_fee(&draft.fees, draft.gas)
+}

@@ -1,0 +1,94 @@
+use alloy_primitives::U256;
+
+use super::super::test_world::Step;
+use super::{settings, world};
+use crate::Wei;
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A budget of so many transfers at what the first attempt offers at worst.
+fn budget_of(transfers: u64) -> LaneSettings {
+    let mut world = world(settings());
+    world.broadcast();
+    let first = &world.attempts(5)[0];
+    let worst = first.fees.cap().cost(first.gas).0;
+    LaneSettings { max_spend_per_day: Some(Wei(worst * U256::from(transfers))), ..settings() }
+}
+
+// covers: D8, L5
+#[test]
+fn beyond_the_days_budget_no_slot_is_handed_out_and_it_says_so() {
+    let mut world = world(budget_of(2));
+    let ids: Vec<_> = (0..4).map(|_| world.submit()).collect();
+    world.rest();
+    let slots: Vec<_> = ids.iter().map(|id| world.slot_of(*id)).collect();
+    assert_eq!(slots, [Some(5), Some(6), None, None]);
+    let said = world.desk.lane.explain(ids[2], world.desk.now).unwrap();
+    assert!(said.contains("may spend today"), "{said}");
+    // What became final cost less than its worst, so one more fits; the day's fees are kept over a restart.
+    world.finalise();
+    let spent = world.desk.store.row.spend.fees;
+    assert!(spent.0 > U256::ZERO);
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.store.row.spend.fees, spent);
+    for _ in 0..10 {
+        world.finalise();
+    }
+    let day = world.desk.store.row.spend;
+    assert!(day.fees <= budget_of(2).max_spend_per_day.unwrap(), "{day:?}");
+    // The next day is another one.
+    let now = world.desk.now.0;
+    world.wait(DAY_MS - now % DAY_MS);
+    let tomorrows = world.submit();
+    for _ in 0..10 {
+        world.show(0, true);
+        world.rest();
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(tomorrows), TxState::Confirmed);
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+    assert!(world.desk.store.row.spend.day > day.day);
+}
+
+#[test]
+fn a_re_price_beyond_the_budget_waits_and_a_cancel_does_not() {
+    let mut world = world(budget_of(1));
+    let id = world.broadcast();
+    let before = world.attempts(5).len();
+    for _ in 0..120 {
+        world.desk.pass(1_000);
+        world.chain.mine(0, true, world.desk.now);
+        world.show(0, true);
+        world.rest();
+    }
+    assert_eq!(world.attempts(5).len(), before, "a dearer attempt would go beyond it");
+    let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(said.contains("may spend today"), "{said}");
+    world.cancel(id);
+    world.rest();
+    let newest = world.attempts(5).pop().unwrap();
+    assert!(newest.no_op, "the no-op of a cancel is always allowed");
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+#[test]
+fn a_clock_that_goes_back_does_not_begin_an_old_day_again() {
+    let mut world = world(budget_of(1));
+    let first = world.broadcast();
+    world.finalise();
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed);
+    let day = world.desk.store.row.spend;
+    world.play(Step::ClockBack(2 * DAY_MS));
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.submit();
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.row.spend.day, day.day, "the same day");
+    assert!(world.desk.store.row.spend.fees >= day.fees, "what was spent is not forgotten");
+}

@@ -1,0 +1,171 @@
+use super::super::test_world::{Step, World, payment_with_gas};
+use super::{Kind, settings};
+use crate::journal::Entry;
+use crate::request::{OnDisplaced, OnReorg, Options};
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::{ContentVersion, Slot, TxId};
+
+/// Two blocks on top are final for callers, and the chain may take back six more.
+fn deep_world() -> World {
+    let mut world = World::new(LaneSettings { watch_depth: 8, ..settings() }, 2);
+    world.chain.deep = 6;
+    world.show(0, true);
+    world.rest();
+    world
+}
+
+fn told(world: &World, id: TxId, what: fn(&Entry) -> bool) -> usize {
+    world.desk.store.journal_of(id).filter(|entry| what(entry)).count()
+}
+
+fn take_back(world: &mut World, depth: u64) {
+    world.play(Step::Reorg { depth, keep: false, refill: depth });
+    world.show(0, true);
+}
+
+/// Confirmed, with two blocks on top.
+fn confirmed(world: &mut World) -> TxId {
+    let id = world.broadcast();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    id
+}
+
+// covers: H5
+#[test]
+fn what_was_confirmed_and_taken_back_is_sent_again_with_the_same_bytes_and_stays_confirmed() {
+    for crash in [false, true] {
+        let mut world = deep_world();
+        let id = confirmed(&mut world);
+        take_back(&mut world, 4);
+        assert_eq!(told(&world, id, |entry| matches!(entry, Entry::FinalReorged { .. })), 1, "an alarm");
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+        assert_eq!(world.desk.store.tx(id).status.receipt, None, "its block is not part of the chain");
+        let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+        assert!(said.contains("took its block back"), "{said}");
+        if crash {
+            world.play(Step::Crash);
+            world.show(0, true);
+        }
+        world.rest();
+        assert_eq!(world.chain.pool.get(&Slot(5)), Some(&world.attempts(5)[0].hash));
+        assert_eq!(world.attempts(5).len(), 1, "nothing new was signed");
+        world.finalise();
+        assert_eq!(told(&world, id, |entry| matches!(entry, Entry::LandedAgain { .. })), 1);
+        assert_eq!(
+            world.desk.store.tx(id).status.receipt.as_ref().map(|r| r.hash),
+            Some(world.attempts(5)[0].hash)
+        );
+        world.calm_down(40);
+        assert!(world.desk.store.closed.contains(&Slot(5)), "in the end the chain settles it");
+    }
+}
+
+#[test]
+fn a_slot_that_has_ended_is_history_once_the_chain_cannot_take_it_back() {
+    let mut world = deep_world();
+    let id = confirmed(&mut world);
+    assert!(!world.desk.lane.is_idle(), "it is watched");
+    assert_eq!(world.desk.lane.open_hashes().count(), 1);
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    for _ in 0..6 {
+        world.block();
+    }
+    assert!(world.desk.store.closed.contains(&Slot(5)));
+    assert!(world.desk.lane.is_idle());
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::FinalReorged { .. })), 0, "no false alarm");
+}
+
+#[test]
+fn a_reopened_slot_that_stalls_is_re_priced_with_the_content_that_won() {
+    let mut world = deep_world();
+    let id = world.broadcast();
+    world.chain.mine(1, true, world.desk.now);
+    // The cancel comes too late: its no-op is signed, and the content wins.
+    world.cancel(id);
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    take_back(&mut world, 5);
+    world.rest();
+    let first = world.attempts(5)[0].hash;
+    assert_eq!(world.chain.pool.get(&Slot(5)), Some(&first), "not the no-op, which is newer");
+    world.play(Step::BaseFee(20));
+    for _ in 0..5 {
+        world.wait(30_000);
+        world.block();
+        world.rest();
+    }
+    let newest = world.attempts(5).last().unwrap().clone();
+    assert!(newest.ordinal > 1 && !newest.no_op, "{newest:?}");
+    assert_eq!(newest.version, ContentVersion(1));
+    world.calm_down(40);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+#[test]
+fn a_strangers_slot_that_is_open_again_gets_a_no_op_and_never_the_old_bytes() {
+    let mut world = deep_world();
+    // Only the lane's own finality counts here, as on a chain without `finalized`.
+    world.chain.deep = 0;
+    let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.play(Step::Foreign);
+    world.finalise();
+    world.prove();
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6), "it waits in another slot");
+    world.chain.deep = 6;
+    take_back(&mut world, 4);
+    world.chain.pool.clear();
+    world.rest();
+    let attempts = world.attempts(5);
+    assert_eq!(attempts.len(), 2);
+    assert!(attempts[1].no_op && attempts[1].fees.cap() > attempts[0].fees.cap());
+    assert_eq!(world.chain.pool.get(&Slot(5)), Some(&attempts[1].hash));
+    world.calm_down(40);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+// covers: F9
+#[test]
+fn a_caller_may_have_it_checked_anew_after_a_reorganisation() {
+    let mut world = deep_world();
+    let options = Options { on_reorg: OnReorg::Cancel, ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.block();
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    take_back(&mut world, 1);
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::RecheckBegan { .. })), 1);
+    world.rest();
+    let no_op = world.attempts(5)[1].clone();
+    assert!(no_op.no_op);
+    assert_eq!(world.chain.pool.get(&Slot(5)), Some(&no_op.hash));
+    world.finalise();
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::Requeued { .. })), 1);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6), "the no-op is final, so it may have another slot");
+    assert!(!world.started(Kind::Prove));
+    world.calm_down(40);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!(world.desk.store.tx(id).status.won.as_ref().map(|won| won.version), Some(ContentVersion(3)));
+}
+
+#[test]
+fn a_cancel_while_it_is_to_be_checked_anew_ends_it() {
+    let mut world = deep_world();
+    let options = Options { on_reorg: OnReorg::Cancel, ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.block();
+    take_back(&mut world, 1);
+    world.cancel(id);
+    world.calm_down(40);
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+    assert_eq!(world.attempts(5).len(), 2, "one no-op serves both");
+}

@@ -1,0 +1,403 @@
+//! What an engine does when a part of it fails: a lane's task that is lost, a stop that comes in the middle of a load,
+//! a store that takes no commit. On the memory store, with a chain that cannot be reached.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use alloy_primitives::{Address, U256};
+use async_trait::async_trait;
+use landfall_core::attempt::{Call, Sealed};
+use landfall_core::fees::FeeQuote;
+use landfall_core::journal::JournalRow;
+use landfall_core::outcome::SendReport;
+use landfall_core::ports::chain::{
+    BlockAt, Chain, Codec, EndpointHealth, Error as ChainError, EstimateFailure, Taker,
+};
+use landfall_core::ports::clock::{Clock, Random};
+use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
+use landfall_core::ports::store::{
+    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Kept, LaneRecord, LaneSummary, Leases,
+    Log, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+};
+use landfall_core::request::{Options, Payload};
+use landfall_core::settings::LaneSettings;
+use landfall_core::transaction::Transaction;
+use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::{
+    Account, ChainId, Gas, JournalSeq, LaneId, Millis, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
+};
+use landfall_store::Memory;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::{ChainParts, Engine, Handle, Parts, Submission, Timings};
+
+const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
+/// Simulated time; a test that waits longer than this hangs.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Tokio's own time, which stands still unless everybody waits.
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Millis {
+        Millis(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn bits(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+struct NoKey;
+
+#[async_trait]
+impl Signer for NoKey {
+    fn account(&self) -> Account {
+        LANE.signer
+    }
+
+    fn custody(&self) -> Custody {
+        Custody::Local
+    }
+
+    async fn sign(&self, _: Vec<Preimage>) -> Vec<Result<Signature, landfall_core::ports::signer::Error>> {
+        panic!("nothing is signed here")
+    }
+}
+
+/// A chain whose endpoints are all down.
+struct Down;
+
+fn down<T>(doing: &'static str) -> Result<T, ChainError> {
+    Err(ChainError::Unreachable { chain: LANE.chain, doing, text: "down".to_owned() })
+}
+
+#[async_trait]
+impl Chain for Down {
+    fn id(&self) -> ChainId {
+        LANE.chain
+    }
+
+    fn codec(&self) -> &dyn Codec {
+        panic!("nothing is signed here")
+    }
+
+    async fn block(&self, _: BlockAt) -> Result<Option<Block>, ChainError> {
+        down("give a block")
+    }
+
+    async fn head_hint(&self) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    async fn block_receipts(&self, _: &BlockRef) -> Result<Vec<Receipt>, ChainError> {
+        down("give receipts")
+    }
+
+    async fn receipts(&self, _: &[TxHash]) -> Result<Vec<Receipt>, ChainError> {
+        down("give receipts")
+    }
+
+    async fn counts(&self, _: &[Account], _: &BlockRef) -> Result<Vec<Slot>, ChainError> {
+        down("give counts")
+    }
+
+    async fn balances(&self, _: &[Account], _: &BlockRef) -> Result<Vec<Wei>, ChainError> {
+        down("give balances")
+    }
+
+    async fn taker(&self, _: &BlockRef, _: Account, _: Slot) -> Result<Option<Taker>, ChainError> {
+        down("give a block")
+    }
+
+    async fn fees(&self, _: &Block) -> Result<FeeQuote, ChainError> {
+        down("give fees")
+    }
+
+    async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {
+        calls.iter().map(|_| Err(EstimateFailure::Unavailable { text: "down".to_owned() })).collect()
+    }
+
+    async fn send(&self, _: &[Sealed]) -> Vec<SendReport> {
+        panic!("nothing is sent here")
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        Vec::new()
+    }
+}
+
+/// What happens to a load of the lane.
+#[derive(Clone, Default)]
+enum LoadFate {
+    #[default]
+    Works,
+    /// A bug that nobody thought of.
+    Panics,
+    /// It begins, says so, and goes on when told.
+    Waits { begun: Arc<Notify>, go_on: Arc<Notify> },
+}
+
+/// The memory store, with a hand on loads and on lanes' commits.
+#[derive(Clone)]
+struct Handled {
+    memory: Memory,
+    fates: Arc<Mutex<Vec<LoadFate>>>,
+    loads: Arc<AtomicU64>,
+    /// While it is set, no commit of a lane can be stored.
+    refuses: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Handled {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            memory: Memory::new(clock),
+            fates: Arc::default(),
+            loads: Arc::default(),
+            refuses: Arc::default(),
+        }
+    }
+
+    fn loads(&self) -> u64 {
+        self.loads.load(Ordering::SeqCst)
+    }
+
+    fn refuse(&self, why: Option<&'static str>) {
+        *self.refuses.lock().unwrap() = why;
+    }
+}
+
+#[async_trait]
+impl Log for Handled {
+    async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
+        let why = *self.refuses.lock().unwrap();
+        let mut answers = Vec::new();
+        for write in group {
+            match (why, &write) {
+                (Some(why), Write::Lane(_)) => {
+                    let error = Error::Failed { doing: "write", text: why.to_owned() };
+                    answers.push(Err(WriteError::Failed(error)));
+                }
+                _ => answers.append(&mut self.memory.write(vec![write]).await),
+            }
+        }
+        answers
+    }
+}
+
+#[async_trait]
+impl Leases for Handled {
+    async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
+        self.memory.open_session(session, node, lasting).await
+    }
+
+    async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error> {
+        self.memory.renew_session(session, lasting).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), Error> {
+        self.memory.close_session(session).await
+    }
+
+    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
+        self.memory.acquire(lane, session).await
+    }
+
+    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
+        self.memory.release(lane, session, token).await
+    }
+}
+
+#[async_trait]
+impl Reads for Handled {
+    async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        let fate = self.fates.lock().unwrap().pop().unwrap_or_default();
+        match fate {
+            LoadFate::Works => {}
+            LoadFate::Panics => panic!("a load that panics on purpose"),
+            LoadFate::Waits { begun, go_on } => {
+                begun.notify_one();
+                go_on.notified().await;
+            }
+        }
+        self.memory.load_lane(lane).await
+    }
+
+    async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
+        self.memory.waiting(lane, limit).await
+    }
+
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+        self.memory.commands(lane, limit).await
+    }
+
+    async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {
+        self.memory.lanes_with_work().await
+    }
+
+    async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error> {
+        self.memory.tx(id).await
+    }
+
+    async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
+        self.memory.tx_by_request(signer, request).await
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        self.memory.kept(id).await
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        self.memory.kept_by_request(signer, request).await
+    }
+
+    async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
+        self.memory.txs(query).await
+    }
+
+    async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error> {
+        self.memory.journal(tx).await
+    }
+
+    async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error> {
+        self.memory.journal_after(after, limit).await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {
+        self.memory.lanes().await
+    }
+
+    async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error> {
+        self.memory.lane(lane).await
+    }
+
+    async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
+        self.memory.chain(chain).await
+    }
+
+    async fn writable(&self) -> Result<(), Error> {
+        self.memory.writable().await
+    }
+}
+
+async fn engine() -> (Engine, Handled) {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock(Instant::now()));
+    let store = Handled::new(clock.clone());
+    let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
+    let signer: Arc<dyn Signer> = Arc::new(NoKey);
+    let parts = Parts {
+        store: Arc::new(store.clone()),
+        chains: BTreeMap::from([(LANE.chain, chain)]),
+        signers: BTreeMap::from([(LANE, signer)]),
+        clock,
+        random: Arc::new(Counting::default()),
+        node: "one".to_owned(),
+        timings: Timings::default(),
+    };
+    (Engine::start(parts).await.unwrap(), store)
+}
+
+async fn submit(handle: &Handle) -> TxId {
+    let payload = Payload { to: Some(LANE.signer), value: Wei(U256::from(1)), ..Payload::default() };
+    let submission = Submission { lane: LANE, request_id: None, payload, options: Options::default() };
+    match handle.submit(submission).await.unwrap() {
+        Admission::New(tx) => tx.id,
+        other => panic!("not new: {other:?}"),
+    }
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_whose_task_was_lost_to_a_panic_is_started_again() {
+    let (engine, store) = engine().await;
+    let handle = engine.handle();
+    store.fates.lock().unwrap().push(LoadFate::Panics);
+    let tx = submit(&handle).await;
+    until("the lane is loaded a second time", async || store.loads() >= 2).await;
+    // It runs: it can be asked, and it takes commands.
+    until("it says what its transaction waits for", async || handle.explain(LANE, tx).await.is_some()).await;
+    handle.command(LANE, CommandKind::Cancel { tx }).await.unwrap();
+    until("its transaction is cancelled", async || {
+        let record = store.memory.tx(tx).await.unwrap().unwrap();
+        record.tx.status.state.is_terminal()
+    })
+    .await;
+    assert_eq!(handle.health().await.lanes_running, 1);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_is_being_loaded_when_the_engine_stops_is_given_back_and_does_not_hold_it_up() {
+    let (engine, store) = engine().await;
+    let handle = engine.handle();
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    store.fates.lock().unwrap().push(LoadFate::Waits { begun: begun.clone(), go_on: go_on.clone() });
+    submit(&handle).await;
+    begun.notified().await;
+    let stopped_at = Instant::now();
+    let stop = tokio::spawn(engine.stop());
+    tokio::task::yield_now().await;
+    // The word to stop went out while this lane had no mailbox yet.
+    go_on.notify_one();
+    stop.await.unwrap();
+    assert!(stopped_at.elapsed() < Duration::from_secs(1), "it took {:?}", stopped_at.elapsed());
+    let lane = store.memory.lane(LANE).await.unwrap().unwrap();
+    assert_eq!(lane.owner, None, "the lease was given back");
+    assert_eq!(handle.health().await.lanes_running, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_can_store_nothing_is_tried_less_and_less_often_and_says_so_until_it_can() {
+    let (engine, store) = engine().await;
+    let handle = engine.handle();
+    store.refuse(Some("the disk is full"));
+    let tx = submit(&handle).await;
+    // What it has to store: a cancel.
+    handle.command(LANE, CommandKind::Cancel { tx }).await.unwrap();
+    let begun = Instant::now();
+    until("it has failed a few times", async || store.loads() >= 6).await;
+    assert!(begun.elapsed() > Duration::from_secs(7), "6 loads took {:?}", begun.elapsed());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let loads = store.loads();
+    assert!(loads < 40, "{loads} loads in eleven minutes");
+    until("its sentence is told", async || {
+        let record = store.memory.tx(tx).await.unwrap().unwrap();
+        handle.explain_from_afar(&record.tx).contains("the disk is full")
+    })
+    .await;
+    let trouble = handle.health().await.lanes_in_trouble;
+    assert!(trouble[&LANE].contains("the disk is full"), "{trouble:?}");
+
+    store.refuse(None);
+    until("the cancel is stored", async || {
+        store.memory.tx(tx).await.unwrap().unwrap().tx.status.state.is_terminal()
+    })
+    .await;
+    assert!(handle.health().await.lanes_in_trouble.is_empty());
+
+    store.refuse(Some("the disk is full again"));
+    let tx = submit(&handle).await;
+    handle.command(LANE, CommandKind::Cancel { tx }).await.unwrap();
+    until("it is in trouble", async || !handle.health().await.lanes_in_trouble.is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let stopped_at = Instant::now();
+    engine.stop().await;
+    assert!(stopped_at.elapsed() < Duration::from_secs(1), "a pause does not hold up a stop");
+}
