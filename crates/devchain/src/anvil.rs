@@ -1,7 +1,11 @@
-//! A real anvil, for tests that must not believe devchain alone. It is started from the path in `LANDFALL_ANVIL` and
-//! killed when the handle is dropped.
+//! A real anvil, for what must not believe devchain alone. It is killed when the handle is dropped.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -52,17 +56,22 @@ pub enum Error {
 }
 
 impl Anvil {
-    /// Starts it on a free port and returns once it listens.
+    /// Starts the one that `LANDFALL_ANVIL` names, on a free port, and returns once it listens.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let path = std::env::var(PATH_VARIABLE).map_err(|_| Error::NotInstalled)?;
-        let mut child = Command::new(&path)
+        let path = std::env::var_os(PATH_VARIABLE).ok_or(Error::NotInstalled)?;
+        Self::start_at(Path::new(&path), options).await
+    }
+
+    /// As [`Self::start`], with a binary that [`find`] found.
+    pub async fn start_at(path: &Path, options: Options) -> Result<Self, Error> {
+        let mut child = Command::new(path)
             .args(arguments(&options))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| Error::Start { path, source })?;
+            .map_err(|source| Error::Start { path: path.display().to_string(), source })?;
         let stdout = child.stdout.take().ok_or_else(|| Error::Ended("it has no output".to_owned()))?;
         let mut lines = BufReader::new(stdout).lines();
         let port =
@@ -83,6 +92,23 @@ impl Anvil {
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
+}
+
+/// Looks for the binary: what `LANDFALL_ANVIL` names, then what is on the path, then what `cargo xtask test` installed
+/// below the current folder.
+pub fn find() -> Option<PathBuf> {
+    let named = std::env::var_os(PATH_VARIABLE).map(PathBuf::from);
+    let on_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join("anvil")).find(|file| file.is_file())
+    };
+    named.or_else(on_path).or_else(|| installed(Path::new(".cache")))
+}
+
+fn installed(cache: &Path) -> Option<PathBuf> {
+    let folders = std::fs::read_dir(cache).ok()?.flatten();
+    let anvils = folders.filter(|folder| folder.file_name().to_string_lossy().starts_with("anvil-"));
+    anvils.map(|folder| folder.path().join("anvil")).filter(|file| file.is_file()).max()
 }
 
 fn arguments(options: &Options) -> Vec<String> {

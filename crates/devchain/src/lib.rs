@@ -3,7 +3,8 @@
 //! ## Reading order
 //!
 //! `tx` and `admit` (how a transaction gets in), `pool`, `mine` and `execute` (how it becomes part of a block), `state`
-//! (what is left of it), `reorg`, `faults`, then `rpc` and `server`. `control` is what a caller holds.
+//! (what is left of it), `reorg`, `faults`, then `rpc` and `server`. `control` is what a caller holds. `proxy` and
+//! `nemesis` need no chain of ours: they stand before and work on any node, such as `anvil`.
 
 pub mod anvil;
 
@@ -14,11 +15,14 @@ mod block;
 mod chain;
 mod config;
 mod control;
+mod cut;
 mod devchain;
 mod execute;
 mod faults;
 mod mine;
+mod nemesis;
 mod pool;
+mod proxy;
 mod reject;
 mod reorg;
 mod rng;
@@ -34,6 +38,8 @@ pub use config::{Clock, Config, Mining};
 pub use control::Control;
 pub use devchain::{Devchain, StartError};
 pub use faults::{Fault, FaultCounts, Rule, RuleId};
+pub use nemesis::{ChainTroubles, Ground, Nemesis};
 pub use pool::PoolSize;
+pub use proxy::{Proxy, ProxyCounts, Rates};
 pub use reject::{Reject, Shortfall};
 pub use reorg::{Removed, TooDeep};

@@ -31,6 +31,7 @@ mod lane_task;
 mod mailbox;
 mod parts;
 mod prove;
+mod reader;
 mod retention;
 mod supervisor;
 mod tasks;

@@ -15,6 +15,7 @@ use landfall_core::request::Finality;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
 use landfall_core::{ChainId, LaneId, Millis};
 
+use crate::reader::Reader;
 use crate::supervisor::Shared;
 
 /// How many blocks back a walk goes at most; what lies deeper is found by looking up hashes.
@@ -32,6 +33,7 @@ pub(crate) struct Watcher {
     /// Where the chain has no `finalized` block: how deep one must lie to be remembered as what this chain is.
     settled_depth: u64,
     recent: BTreeMap<u64, B256>,
+    reader: Reader,
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
@@ -58,6 +60,7 @@ impl Watcher {
         Self {
             head_since: shared.parts.clock.now(),
             shared,
+            reader: Reader::new(chain.clone()),
             chain,
             depth,
             settled_depth: depth.max(watch_depth),
@@ -89,7 +92,8 @@ impl Watcher {
         }
     }
 
-    /// One look at the chain: a new view if anything is new. Nothing of it is kept before all of it has been read.
+    /// One look at the chain: a new view if anything is new. Nothing of it counts before all of it has been read; what
+    /// was read by hash is not read again.
     async fn look(&mut self) -> Result<(), Error> {
         let id = self.chain.id();
         if self.known.is_none() {
@@ -98,22 +102,27 @@ impl Watcher {
         let Some(head) = self.chain.block(BlockAt::Latest).await? else {
             return Err(self.unreachable("say what its head is", "no block".into()));
         };
+        let before = self.shared.directory.view(id);
+        let head = before.as_ref().map_or(head, |before| not_older(&self.recent, head, before.head));
         let is_new = self.recent.last_key_value().is_none_or(|(_, hash)| *hash != head.at.hash);
         let accounts: Vec<_> = self.shared.directory.accounts(id).into_iter().collect();
-        let counted = self.shared.directory.view(id);
-        let counted = counted.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
+        let counted = before.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
         if !is_new && counted && self.status == ChainStatus::Live {
             return Ok(());
         }
         let blocks = self.walk_back(head).await?;
         self.status = self.judge(&blocks).await?;
         let receipts = self.receipts(&blocks).await?;
-        let counts = self.chain.counts(&accounts, &head.at).await?;
+        let (counts, balances, fees, safe, finalized) = tokio::join!(
+            self.chain.counts(&accounts, &head.at),
+            self.chain.balances(&accounts, &head.at),
+            self.chain.fees(&head),
+            self.tagged(BlockAt::Safe),
+            self.tagged(BlockAt::Finalized),
+        );
+        let (counts, fees) = (counts?, fees?);
         // A balance is for waiting in time; without it a transaction is tried, and the node says.
-        let balances = self.chain.balances(&accounts, &head.at).await.unwrap_or_default();
-        let fees = self.chain.fees(&head).await?;
-        let safe = self.tagged(BlockAt::Safe).await;
-        let finalized = self.tagged(BlockAt::Finalized).await;
+        let balances = balances.unwrap_or_default();
         if self.status == ChainStatus::Live {
             self.adopt(&blocks);
         }
@@ -133,6 +142,7 @@ impl Watcher {
             counts: accounts.into_iter().zip(counts).collect(),
         };
         self.shared.directory.publish(id, Arc::new(view), receipts);
+        self.reader.forget();
         if is_new {
             self.remember(head, finalized).await;
         }
@@ -190,7 +200,7 @@ impl Watcher {
     }
 
     /// The head and every block below it that is new to us, oldest first.
-    async fn walk_back(&self, head: Block) -> Result<Vec<Block>, Error> {
+    async fn walk_back(&mut self, head: Block) -> Result<Vec<Block>, Error> {
         let scanned = self.known.as_ref().and_then(|known| known.scanned);
         let floor = match (self.recent.is_empty(), scanned) {
             // The first look after a start: back to what was scanned, and below it as far as it may still change.
@@ -206,7 +216,7 @@ impl Watcher {
             if self.recent.get(&below) == Some(&lowest.parent) {
                 break;
             }
-            let parent = self.chain.block(BlockAt::Hash(lowest.parent)).await?;
+            let parent = self.reader.block(lowest.parent).await?;
             let Some(parent) = parent.filter(|parent| parent.at.number == below) else {
                 return Err(self.unreachable("show a parent block", format!("block {below} is missing")));
             };
@@ -218,7 +228,7 @@ impl Watcher {
     }
 
     /// Receipts of open attempts in these blocks, by lane.
-    async fn receipts(&self, blocks: &[Block]) -> Result<BTreeMap<LaneId, Vec<Receipt>>, Error> {
+    async fn receipts(&mut self, blocks: &[Block]) -> Result<BTreeMap<LaneId, Vec<Receipt>>, Error> {
         let id = self.chain.id();
         let mut found: BTreeMap<LaneId, Vec<Receipt>> = BTreeMap::new();
         if !self.shared.directory.wants_any(id) {
@@ -228,9 +238,9 @@ impl Watcher {
             if self.recent.get(&block.at.number) == Some(&block.at.hash) {
                 continue;
             }
-            for receipt in self.chain.block_receipts(&block.at).await? {
+            for receipt in self.reader.receipts(&block.at).await? {
                 if let Some(lane) = self.shared.directory.owner(id, &receipt.hash) {
-                    found.entry(lane).or_default().push(receipt);
+                    found.entry(lane).or_default().push(receipt.clone());
                 }
             }
         }
@@ -293,5 +303,47 @@ impl Watcher {
     fn unreachable(&self, doing: &'static str, text: String) -> Error {
         let chain: ChainId = self.chain.id();
         Error::Unreachable { chain, doing, text }
+    }
+}
+
+/// The head, unless it is a block that others were seen on top of: then whoever showed it is behind, and what was seen
+/// before still holds. A reorganisation shows another block with that number, or soon one above it.
+fn not_older(recent: &BTreeMap<u64, B256>, head: Block, before: Block) -> Block {
+    let known = |block: &Block| recent.get(&block.at.number) == Some(&block.at.hash);
+    if head.at.number < before.at.number && known(&head) && known(&before) { before } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_core::Gas;
+
+    use super::*;
+
+    fn block(number: u64, fork: u8) -> Block {
+        Block {
+            at: BlockRef { number, hash: B256::repeat_byte(fork) },
+            parent: B256::ZERO,
+            timestamp: Millis(number),
+            gas_limit: Gas(30_000_000),
+            base_fee: None,
+        }
+    }
+
+    // covers: G1
+    #[test]
+    fn a_head_that_others_were_seen_on_top_of_takes_nothing_back_and_another_fork_does() {
+        let recent: BTreeMap<u64, B256> = (5..=8).map(|n| (n, block(n, n as u8).at.hash)).collect();
+        let before = block(8, 8);
+        let cases = [
+            (block(6, 6), before, "an endpoint that is behind"),
+            (block(8, 8), before, "nothing new"),
+            (block(9, 9), block(9, 9), "a new block"),
+            (block(7, 77), block(7, 77), "a shorter fork"),
+            (block(8, 88), block(8, 88), "another fork"),
+            (block(4, 4), block(4, 4), "below what is known"),
+        ];
+        for (head, wanted, what) in cases {
+            assert_eq!(not_older(&recent, head, before), wanted, "{what}");
+        }
     }
 }

@@ -36,9 +36,8 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  landfall dev\nthen paste the curl line that it prints.")]
     Dev(Dev),
     /// Land 1,000 transactions while replies are lost, blocks reorganised and the engine killed; then check the chain.
-    #[command(
-        after_help = "Examples:\n  landfall demo\n  landfall demo --count 5000 --lanes 8 --seed 7 --json"
-    )]
+    #[command(after_help = "Examples:\n  landfall demo\n  landfall demo --hostile\n  \
+            landfall demo --count 5000 --lanes 8 --seed 7 --json")]
     Demo(Demo),
     /// Send transactions and see where they are.
     #[command(subcommand)]
@@ -100,12 +99,16 @@ pub(crate) struct Dev {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How many transactions.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) count: u64,
-    /// Over how many signers.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
-    pub(crate) lanes: u64,
+    /// On a real anvil, behind two endpoints that lose a third of all replies, lag, disagree and repeat, on a chain
+    /// that reorganises, forgets, halts and has fee spikes.
+    #[arg(long)]
+    pub(crate) hostile: bool,
+    /// How many transactions [default: 1000, hostile 2000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    count: Option<u64>,
+    /// Over how many signers [default: 4, hostile 5].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10))]
+    lanes: Option<u64>,
     /// How often the engine is killed.
     #[arg(long, default_value_t = 6)]
     pub(crate) kills: u64,
@@ -115,6 +118,16 @@ pub(crate) struct Demo {
     /// The summary as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Demo {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.unwrap_or(if self.hostile { 2_000 } else { 1_000 })
+    }
+
+    pub(crate) fn lanes(&self) -> u64 {
+        self.lanes.unwrap_or(if self.hostile { 5 } else { 4 })
+    }
 }
 
 /// Which server is asked, and how the answer is printed.

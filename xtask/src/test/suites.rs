@@ -28,7 +28,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "unit and conformance",
         covers: "every crate on its own: rules, properties, one conformance suite per port",
         by_default: true,
-        budget: Duration::from_secs(120),
+        budget: Duration::from_secs(90),
         tests: Tests::Rest,
     },
     Suite {
@@ -47,9 +47,9 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "e2e",
-        covers: "the real binary over HTTP against anvil, killed and restarted",
+        covers: "the real binary over HTTP against anvil, killed, restarted and on a hostile chain",
         by_default: true,
-        budget: Duration::from_secs(330),
+        budget: Duration::from_secs(360),
         tests: Tests::Binary { package: "landfall", name: "e2e" },
     },
 ];

@@ -80,20 +80,45 @@ impl Heads {
 
     /// One block, asked of one endpoint after the other until one knows it.
     async fn find(&self, at: BlockAt) -> Result<Option<Block>, Error> {
-        let mut failures = Vec::new();
+        let mut rounds = self.pool.rounds();
         let mut anyone_answered = false;
-        for endpoint in self.pool.by_health() {
-            match one(&endpoint, at).await {
-                Ok(Some(block)) => return Ok(Some(block)),
-                Ok(None) => anyone_answered = true,
-                Err(failure) => failures.push((endpoint, failure)),
+        loop {
+            let mut failures = Vec::new();
+            for endpoint in self.pool.by_health() {
+                match one(&endpoint, at).await {
+                    Ok(Some(block)) => return Ok(Some(block)),
+                    Ok(None) => anyone_answered = true,
+                    Err(failure) => failures.push((endpoint, failure)),
+                }
+            }
+            if !rounds.another(&failures).await {
+                return if anyone_answered {
+                    Ok(None)
+                } else {
+                    Err(self.pool.none("read a block", &failures))
+                };
             }
         }
-        if anyone_answered { Ok(None) } else { Err(self.pool.none("read a block", &failures)) }
     }
 
-    /// The freshest head of any endpoint.
+    /// The freshest head of any endpoint. Those whose answers were lost are asked again if the others know none, or
+    /// only an older one than was seen.
     async fn head(&self) -> Result<Block, Error> {
+        let mut rounds = self.pool.rounds();
+        loop {
+            let mut failures = Vec::new();
+            match self.look_around(&mut failures).await {
+                Ok(head) => return Ok(head),
+                Err(error) => {
+                    if !rounds.another(&failures).await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look_around(&self, failures: &mut Vec<(Arc<Endpoint>, Failure)>) -> Result<Block, Error> {
         const DOING: &str = "read the head";
         let usable = self.pool.by_health();
         let all = self.pool.all();
@@ -106,7 +131,6 @@ impl Heads {
             .collect();
         let last = lock(&self.newest).map(|seen| seen.endpoint);
         let mut best: Option<(usize, Block)> = None;
-        let mut failures = Vec::new();
         while let Some(answer) = self.next(&mut looking, best.is_some()).await {
             match answer {
                 (index, Ok(block)) => {
@@ -120,7 +144,7 @@ impl Heads {
             }
         }
         let Some((index, block)) = best else {
-            return Err(self.pool.none(DOING, &failures));
+            return Err(self.pool.none(DOING, failures));
         };
         match self.accept(index, block.at.number) {
             Ok(()) => Ok(block),

@@ -13,6 +13,9 @@ use super::rpc::Failure;
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(30);
+/// So many losses in a row mean that it was out of reach. A lost answer among others does not: to ask for its name each
+/// time would double every question to an endpoint that loses many.
+const OUT_OF_REACH: u32 = 2;
 /// How long an endpoint is left alone that gave no hint itself.
 const LIMITED_REST: Duration = Duration::from_secs(1);
 const UNAUTHORISED_REST: Duration = Duration::from_secs(60);
@@ -91,7 +94,9 @@ impl Health {
                 let step = FIRST_BACK_OFF.saturating_mul(1 << self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
                 self.shaky_until = now.checked_add(step.min(LONGEST_BACK_OFF));
-                self.identity = Identity::Unchecked;
+                if self.failures >= OUT_OF_REACH {
+                    self.identity = Identity::Unchecked;
+                }
                 self.trouble = Some(text);
             }
             Failure::TurnedAway { trouble, wait, .. } => {

@@ -1,13 +1,18 @@
 //! The endpoints of one chain: asked in order of health, one after the other, until one answers.
+//!
+//! A question that changes nothing may be asked again: where all answers were lost or came from nodes that are behind,
+//! there is another round, for as long as one request may take.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_core::ChainId;
 use landfall_core::ports::chain::{EndpointHealth, Error};
 use landfall_core::ports::clock::Clock;
 use reqwest::Url;
+use tokio::time::Instant;
 
-use super::classify::Table;
+use super::classify::{Table, Trouble};
 use super::config::{BuildError, Config};
 use super::endpoint::Endpoint;
 use super::health::Standing;
@@ -15,13 +20,45 @@ use super::name::Name;
 use super::rpc::Failure;
 use super::transport::Link;
 
+/// How often all endpoints are asked before a question is given up.
+const ROUNDS: u32 = 3;
+/// The pause before the second round; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(40);
+
 /// The endpoints of a chain.
 pub(crate) struct Pool {
     chain: ChainId,
     endpoints: Vec<Arc<Endpoint>>,
     max_lag: u64,
+    /// No new round is begun after this time.
+    patience: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) straggler_grace: std::time::Duration,
+    pub(crate) straggler_grace: Duration,
+}
+
+/// Counts the rounds of one question.
+pub(crate) struct Rounds {
+    made: u32,
+    until: Option<Instant>,
+}
+
+impl Rounds {
+    /// Waits for the next round; false if there is none: nothing was lost, or it has taken long enough.
+    pub(crate) async fn another(&mut self, failures: &[(Arc<Endpoint>, Failure)]) -> bool {
+        let passing = |failure: &Failure| match failure {
+            Failure::Lost(_) => true,
+            Failure::TurnedAway { trouble, .. } => *trouble == Trouble::Behind,
+            Failure::Refused(_) | Failure::Unreadable(_) => false,
+        };
+        self.made += 1;
+        let pause = FIRST_PAUSE.saturating_mul(1 << (self.made - 1).min(8));
+        let in_time = self.until.is_some_and(|until| Instant::now() + pause < until);
+        let again = self.made < ROUNDS && in_time && failures.iter().any(|(_, failure)| passing(failure));
+        if again {
+            tokio::time::sleep(pause).await;
+        }
+        again
+    }
 }
 
 impl Pool {
@@ -40,6 +77,7 @@ impl Pool {
             chain: config.id,
             endpoints,
             max_lag: config.max_lag,
+            patience: config.request_timeout,
             clock,
             straggler_grace: config.straggler_grace,
         })
@@ -81,28 +119,38 @@ impl Pool {
         if ready.is_empty() { candidates } else { ready }
     }
 
-    /// Asks one endpoint after the other until one answers.
+    /// Asks one endpoint after the other until one answers, in rounds.
     pub(crate) async fn first<T, F, Fut>(&self, doing: &'static str, ask: F) -> Result<T, Error>
     where
         F: Fn(Arc<Endpoint>) -> Fut + Send,
         Fut: Future<Output = Result<T, Failure>> + Send,
         T: Send,
     {
-        let mut failures = Vec::new();
-        for endpoint in self.by_health() {
-            let answer = match endpoint.vet().await {
-                Ok(()) => ask(Arc::clone(&endpoint)).await,
-                Err(failure) => Err(failure),
-            };
-            match answer {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => {
-                    tracing::debug!(endpoint = %endpoint.name, %failure, doing, "endpoint gave no answer");
-                    failures.push((endpoint, failure));
+        let mut rounds = self.rounds();
+        loop {
+            let mut failures = Vec::new();
+            for endpoint in self.by_health() {
+                let answer = match endpoint.vet().await {
+                    Ok(()) => ask(Arc::clone(&endpoint)).await,
+                    Err(failure) => Err(failure),
+                };
+                match answer {
+                    Ok(answer) => return Ok(answer),
+                    Err(failure) => {
+                        tracing::debug!(endpoint = %endpoint.name, %failure, doing, "endpoint gave no answer");
+                        failures.push((endpoint, failure));
+                    }
                 }
             }
+            if !rounds.another(&failures).await {
+                return Err(self.none(doing, &failures));
+            }
         }
-        Err(self.none(doing, &failures))
+    }
+
+    /// The rounds of a question that begins now.
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds { made: 0, until: Instant::now().checked_add(self.patience) }
     }
 
     /// The error of a question that no endpoint answered.

@@ -1,5 +1,7 @@
 //! Reads: another endpoint is asked when one does not answer, and trouble is told from a node's "no".
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -37,6 +39,39 @@ async fn a_read_goes_to_the_next_endpoint_when_one_is_broken() {
     let health = chain.endpoints();
     assert!(!health[0].usable && health[0].trouble.is_some(), "{health:?}");
     assert!(health[1].usable && health[1].trouble.is_none(), "{health:?}");
+}
+
+#[tokio::test]
+async fn a_read_whose_answers_were_all_lost_is_asked_again() {
+    let (one, two) = (Stub::start().await, Stub::start().await);
+    let asked = Arc::new(AtomicU32::new(0));
+    for stub in [&one, &two] {
+        let asked = asked.clone();
+        // The first answer of each is lost.
+        stub.on("eth_getTransactionCount", move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Say::Nothing,
+            _ => Say::Result(json!("0x7")),
+        });
+    }
+    let chain = chain(&[one.url(), two.url()]);
+    assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(7)]));
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_read_that_every_endpoint_refuses_is_not_asked_again() {
+    let (one, two) = (Stub::start().await, Stub::start().await);
+    let asked = Arc::new(AtomicU32::new(0));
+    for stub in [&one, &two] {
+        let asked = asked.clone();
+        stub.on("eth_getTransactionCount", move |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Say::Error(-32000, "this account is not served here")
+        });
+    }
+    let chain = chain(&[one.url(), two.url()]);
+    assert!(chain.counts(&[Account(BOB)], &AT).await.is_err());
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "once at each");
 }
 
 #[tokio::test]

@@ -13,5 +13,6 @@ mod control;
 mod faults;
 mod mining;
 mod pool_texts;
+mod proxy;
 mod reorg;
 mod support;

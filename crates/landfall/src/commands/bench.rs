@@ -45,22 +45,23 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
         resubmit_after_s: 60,
         bump_percent: 20,
         max_fee_gwei: 500,
-        max_spend_per_day_eth: None,
+        max_spend_per_day_eth: 0.0,
         request_timeout_ms: 10_000,
     };
-    let rig = Rig::start(chain, settings, usize::try_from(args.signers)?).await?;
+    let rig = Rig::start(settings, usize::try_from(args.signers)?).await?;
     let begun = moment();
     let bar = progress(args);
-    let mut accepted =
-        tokio::time::timeout(LIMIT, load(&rig, args, &bar)).await.context("the load took too long")??;
+    let mut accepted = tokio::time::timeout(LIMIT, load(&rig, &chain, args, &bar))
+        .await
+        .context("the load took too long")??;
     let accept_s = begun.elapsed().as_secs_f64();
-    tokio::time::timeout(LIMIT, finish(&rig, args, &bar))
+    tokio::time::timeout(LIMIT, finish(&rig, &chain, args, &bar))
         .await
         .context("the transactions did not all land")??;
     let landed_s = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     accepted.sort();
-    let once = landed_once(&rig, args.count);
+    let once = landed_once(&chain, args.count);
     report(args, &rig, &accepted, &Times { accept_s, landed_s, sign_limit, once });
     Ok(if once { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -87,9 +88,9 @@ async fn sign_limit() -> Result<f64> {
     Ok(count / took)
 }
 
-async fn load(rig: &Rig, args: &Bench, bar: &ProgressBar) -> Result<Vec<Duration>> {
+async fn load(rig: &Rig, chain: &Devchain, args: &Bench, bar: &ProgressBar) -> Result<Vec<Duration>> {
     bar.set_message("handing over");
-    let chain = rig.chain.config().chain_id;
+    let chain = chain.config().chain_id;
     let mut callers = Vec::new();
     for (lane, signer) in rig.signers.iter().enumerate() {
         let mine = (0..args.count).filter(|n| (n % args.signers) as usize == lane);
@@ -105,20 +106,20 @@ async fn load(rig: &Rig, args: &Bench, bar: &ProgressBar) -> Result<Vec<Duration
     Ok(took)
 }
 
-async fn finish(rig: &Rig, args: &Bench, bar: &ProgressBar) -> Result<()> {
+async fn finish(rig: &Rig, chain: &Devchain, args: &Bench, bar: &ProgressBar) -> Result<()> {
     bar.set_message("landing");
     loop {
-        bar.set_position(rig.chain.tx_count().min(args.count));
-        if rig.chain.tx_count() >= args.count && rig.unfinished().await == Some(0) {
+        bar.set_position(chain.tx_count().min(args.count));
+        if chain.tx_count() >= args.count && rig.unfinished().await == Some(0) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn landed_once(rig: &Rig, count: u64) -> bool {
+fn landed_once(chain: &Devchain, count: u64) -> bool {
     let mut times: BTreeMap<u64, u64> = BTreeMap::new();
-    for n in rig.chain.landed(0).filter_map(|landed| rig::number_of(&landed)) {
+    for n in chain.landed(0).filter_map(|landed| rig::number_of(&landed.input)) {
         *times.entry(n).or_default() += 1;
     }
     times.len() as u64 == count && times.values().all(|times| *times == 1)

@@ -1,7 +1,7 @@
 //! `landfall demo`: transactions land exactly once while everything around them breaks.
 //!
 //! The chain runs in this process, the engine in a child that is killed with `SIGKILL`. The summary is made by reading
-//! the chain's own blocks, not by asking the engine.
+//! the chain's own blocks, not by asking the engine. `--hostile` is another run: [`super::hostile`].
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,9 +13,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use landfall_devchain::{Devchain, Fault, Mining, Removed, Rule};
 use serde_json::json;
 
+use super::hostile;
 use super::rig::{self, Rig};
 use crate::cli::Demo;
-use crate::client::Client;
 use crate::config::{Chain, ConfiguredFinality};
 use crate::output::{self, Colour, coloured};
 use crate::system::{moment, unix_seconds};
@@ -27,6 +27,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 const REORG_DEPTH: u64 = 2;
 
 pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
+    if args.hostile {
+        return hostile::run(args).await;
+    }
     let begun = moment();
     let chain = start_chain(args.seed).await?;
     let settings = Chain {
@@ -38,14 +41,18 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
         resubmit_after_s: 1,
         bump_percent: 20,
         max_fee_gwei: 500,
-        max_spend_per_day_eth: None,
+        max_spend_per_day_eth: 0.0,
         request_timeout_ms: 2_000,
     };
-    let mut rig = Rig::start(chain, settings, usize::try_from(args.lanes)?).await?;
-    add_faults(&rig.chain);
-    let callers = start_callers(&rig, args)?;
+    let mut rig = Rig::start(settings, usize::try_from(args.lanes())?).await?;
+    add_faults(&chain);
+    let signers = rig.signers.iter().cycle();
+    let items = (0..args.count())
+        .zip(signers)
+        .map(|(n, signer)| rig::submission(chain.config().chain_id, *signer, n));
+    let callers = rig::start_callers(&rig, items)?;
     let bar = progress(args);
-    let done = tokio::time::timeout(LIMIT, carry(&mut rig, args, &bar)).await;
+    let done = tokio::time::timeout(LIMIT, carry(&mut rig, &chain, args, &bar)).await;
     bar.finish_and_clear();
     let mut troubles = match done {
         Ok(Ok(troubles)) => troubles,
@@ -61,8 +68,8 @@ pub(crate) async fn run(args: &Demo) -> Result<ExitCode> {
         }
     }
     troubles.seconds = begun.elapsed().as_secs_f64();
-    let audit = audit(&rig, args).await?;
-    Ok(summary(args, &rig, &troubles, &audit))
+    let audit = audit(&rig, &chain, args).await?;
+    Ok(summary(args, &chain, &troubles, &audit))
 }
 
 /// What was done to the engine.
@@ -98,52 +105,39 @@ fn add_faults(chain: &Devchain) {
     chain.add_fault(Rule::sometimes(gateway, 0.01));
 }
 
-/// One caller for each lane, all at once; each repeats what was not answered, with the same keys.
-fn start_callers(rig: &Rig, args: &Demo) -> Result<Vec<tokio::task::JoinHandle<Result<Vec<Duration>>>>> {
-    let chain = rig.chain.config().chain_id;
-    let url = rig.client.url().to_owned();
-    let mut callers = Vec::new();
-    for (lane, signer) in rig.signers.iter().enumerate() {
-        let mine = (0..args.count).filter(|n| (n % args.lanes) as usize == lane);
-        let items = mine.map(|n| rig::submission(chain, *signer, n)).collect();
-        callers.push(tokio::spawn(rig::hand_over(Arc::new(Client::new(&url)?), items, None)));
-    }
-    Ok(callers)
-}
-
-fn progress(args: &Demo) -> ProgressBar {
+pub(super) fn progress(args: &Demo) -> ProgressBar {
     if args.json {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} landed  {elapsed}  {msg}");
-    ProgressBar::new(args.count).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(args.count()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Breaks things as the work goes on, until all of it is done.
-async fn carry(rig: &mut Rig, args: &Demo, bar: &ProgressBar) -> Result<Troubles> {
+async fn carry(rig: &mut Rig, chain: &Devchain, args: &Demo, bar: &ProgressBar) -> Result<Troubles> {
     let mut troubles = Troubles::default();
     let mut reorgs = 0;
     loop {
-        let landed = rig.chain.landed(0).filter(|landed| rig::number_of(landed).is_some()).count() as u64;
-        bar.set_position(landed.min(args.count));
+        let landed = chain.landed(0).filter(|landed| rig::number_of(&landed.input).is_some()).count() as u64;
+        bar.set_position(landed.min(args.count()));
         // Spread over the run by what has landed, so that each hits work in flight.
-        if troubles.kills < args.kills && landed * (args.kills + 1) >= args.count * (troubles.kills + 1) {
+        if troubles.kills < args.kills && landed * (args.kills + 1) >= args.count() * (troubles.kills + 1) {
             bar.set_message(format!("kill {} …", troubles.kills + 1));
             rig.kill_server().await?;
             troubles.kills += 1;
             rig.start_server().await?;
         }
-        if reorgs < 2 && landed * 3 >= args.count * (reorgs + 1) && rig.chain.head() > REORG_DEPTH {
+        if reorgs < 2 && landed * 3 >= args.count() * (reorgs + 1) && chain.head() > REORG_DEPTH {
             let what = if reorgs == 0 { Removed::Repool } else { Removed::Drop };
-            rig.chain.reorg(REORG_DEPTH, what).map_err(|error| anyhow::anyhow!("reorg: {error:?}"))?;
+            chain.reorg(REORG_DEPTH, what).map_err(|error| anyhow::anyhow!("reorg: {error:?}"))?;
             troubles.reorged_blocks += REORG_DEPTH;
             reorgs += 1;
         }
-        if landed < args.count && rig.chain.head().is_multiple_of(10) {
-            troubles.evicted += rig.chain.evict_random(1).len() as u64;
+        if landed < args.count() && chain.head().is_multiple_of(10) {
+            troubles.evicted += chain.evict_random(1).len() as u64;
         }
-        bar.set_message(format!("{} kills, {} faults", troubles.kills, rig.chain.fault_counts().total()));
-        if landed >= args.count && troubles.kills == args.kills && rig.unfinished().await == Some(0) {
+        bar.set_message(format!("{} kills, {} faults", troubles.kills, chain.fault_counts().total()));
+        if landed >= args.count() && troubles.kills == args.kills && rig.unfinished().await == Some(0) {
             return Ok(troubles);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -165,13 +159,13 @@ impl Audit {
     }
 }
 
-async fn audit(rig: &Rig, args: &Demo) -> Result<Audit> {
-    let mut times: BTreeMap<u64, u64> = (0..args.count).map(|n| (n, 0)).collect();
+async fn audit(rig: &Rig, chain: &Devchain, args: &Demo) -> Result<Audit> {
+    let mut times: BTreeMap<u64, u64> = (0..args.count()).map(|n| (n, 0)).collect();
     let mut used: BTreeMap<String, u64> = BTreeMap::new();
     let mut no_ops = 0;
-    for landed in rig.chain.landed(0) {
+    for landed in chain.landed(0) {
         *used.entry(landed.from.to_string()).or_default() += 1;
-        match rig::number_of(&landed).and_then(|n| times.get_mut(&n)) {
+        match rig::number_of(&landed.input).and_then(|n| times.get_mut(&n)) {
             Some(times) => *times += 1,
             None => no_ops += 1,
         }
@@ -188,13 +182,13 @@ async fn audit(rig: &Rig, args: &Demo) -> Result<Audit> {
     })
 }
 
-fn summary(args: &Demo, rig: &Rig, troubles: &Troubles, audit: &Audit) -> ExitCode {
-    let faults = rig.chain.fault_counts();
-    let clean = audit.is_clean(args.count) && !troubles.stuck;
+fn summary(args: &Demo, chain: &Devchain, troubles: &Troubles, audit: &Audit) -> ExitCode {
+    let faults = chain.fault_counts();
+    let clean = audit.is_clean(args.count()) && !troubles.stuck;
     if args.json {
         output::json(&json!({
             "clean": clean,
-            "count": args.count,
+            "count": args.count(),
             "landedOnce": audit.landed_once,
             "landedTwice": audit.landed_twice,
             "lost": audit.lost,
@@ -205,12 +199,12 @@ fn summary(args: &Demo, rig: &Rig, troubles: &Troubles, audit: &Audit) -> ExitCo
             "reorganisedBlocks": troubles.reorged_blocks,
             "evicted": troubles.evicted + faults.evict_after_admit,
             "faults": faults,
-            "blocks": rig.chain.head(),
+            "blocks": chain.head(),
             "seconds": troubles.seconds,
             "seed": args.seed,
         }));
     } else {
-        println!("What was done to it in {:.1} s and {} blocks:", troubles.seconds, rig.chain.head());
+        println!("What was done to it in {:.1} s and {} blocks:", troubles.seconds, chain.head());
         println!("  {:>6}  hard kills of the engine (SIGKILL)", troubles.kills);
         println!("  {:>6}  blocks reorganised", troubles.reorged_blocks);
         println!("  {:>6}  replies lost after the node had acted", faults.lose_reply + faults.http_status);
@@ -223,7 +217,7 @@ fn summary(args: &Demo, rig: &Rig, troubles: &Troubles, audit: &Audit) -> ExitCo
             "  {:>6}  refusals, null receipts and delays",
             faults.refuse + faults.null_receipts + faults.delay
         );
-        println!("What the chain shows of {} transactions over {} lanes:", args.count, args.lanes);
+        println!("What the chain shows of {} transactions over {} lanes:", args.count(), args.lanes());
         println!("  {:>6}  landed once", audit.landed_once);
         println!("  {:>6}  landed twice", audit.landed_twice);
         println!("  {:>6}  lost", audit.lost);

@@ -47,7 +47,7 @@ fn dev_chain(chain: &Devchain) -> Chain {
         resubmit_after_s: 10,
         bump_percent: 20,
         max_fee_gwei: 500,
-        max_spend_per_day_eth: None,
+        max_spend_per_day_eth: 0.0,
         request_timeout_ms: 10_000,
     }
 }

@@ -1,4 +1,4 @@
-//! A chain in this process and a real server in another: what the demo and the benchmark run on.
+//! A real server in another process, on a chain that its caller holds: what the demos and the benchmark run on.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use alloy_primitives::Address;
 use anyhow::{Context, Result, bail};
-use landfall_devchain::{Devchain, Landed, dev_accounts};
+use landfall_devchain::dev_accounts;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,7 +25,6 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const BATCH: usize = 25;
 
 pub(crate) struct Rig {
-    pub(crate) chain: Devchain,
     pub(crate) client: Client,
     pub(crate) signers: Vec<Address>,
     config_file: PathBuf,
@@ -34,10 +33,10 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Writes the configuration and starts the server on the chain.
-    pub(crate) async fn start(chain: Devchain, settings: Chain, signers: usize) -> Result<Self> {
+    /// Writes the configuration and starts the server.
+    pub(crate) async fn start(settings: Chain, signers: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let listen = free_address()?;
+        let listen = free_address().context("no port is free for the server")?;
         let accounts: Vec<_> = dev_accounts().take(signers).collect();
         let mut config = Config::default();
         config.server.listen = listen;
@@ -49,7 +48,6 @@ impl Rig {
         let config_file = folder.path().join("landfall.toml");
         std::fs::write(&config_file, toml::to_string(&config)?)?;
         let mut rig = Self {
-            chain,
             client: Client::new(&format!("http://{listen}"))?,
             signers: accounts.iter().map(|account| account.address).collect(),
             config_file,
@@ -135,9 +133,17 @@ fn key_name(n: usize) -> String {
     format!("LANDFALL_TEST_KEY_{n}")
 }
 
-/// An address that was free a moment ago.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+/// An address that was free a moment ago, below the ports that the system gives to outgoing connections: while the
+/// server is down, none of its callers can be given its port.
+fn free_address() -> Option<SocketAddr> {
+    const FIRST: u32 = 20_000;
+    const PORTS: u32 = 12_000;
+    let start = std::process::id().wrapping_mul(37);
+    (0..PORTS).find_map(|step| {
+        let port = FIRST + start.wrapping_add(step * 101) % PORTS;
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).ok()?));
+        TcpListener::bind(address).ok().map(|_| address)
+    })
 }
 
 /// The `n`th transaction: its data says which it is, so that the chain can be asked.
@@ -150,10 +156,26 @@ pub(crate) fn submission(chain: u64, signer: Address, n: u64) -> Value {
     })
 }
 
-/// Which transaction this is, if it is one of ours.
-pub(crate) fn number_of(landed: &Landed) -> Option<u64> {
-    Some(u64::from_be_bytes(landed.input.as_ref().try_into().ok()?))
+/// Which transaction has this data, if it is one of ours.
+pub(crate) fn number_of(input: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(input.try_into().ok()?))
 }
+
+/// One caller for each lane, all at once; each repeats what was not answered, with the same keys.
+pub(crate) fn start_callers(rig: &Rig, items: impl IntoIterator<Item = Value>) -> Result<Vec<Caller>> {
+    let mut shares: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for item in items {
+        shares.entry(crate::output::text(&item, "signer")).or_default().push(item);
+    }
+    let url = rig.client.url();
+    shares
+        .into_values()
+        .map(|items| Ok(tokio::spawn(hand_over(Arc::new(Client::new(url)?), items, None))))
+        .collect()
+}
+
+/// A caller's task; it ends when all of its transactions were accepted.
+pub(crate) type Caller = tokio::task::JoinHandle<Result<Vec<Duration>>>;
 
 /// Hands transactions over in batches and goes on until each was accepted, as a caller that does not give up would.
 /// Returns how long each request that was answered took.

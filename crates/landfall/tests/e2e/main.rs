@@ -13,6 +13,7 @@
 mod bad_input;
 mod cli;
 mod concurrency;
+mod hostile;
 mod hostile_callers;
 mod kills;
 mod life;

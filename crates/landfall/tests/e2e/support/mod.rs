@@ -10,7 +10,7 @@ mod wait;
 pub(crate) use api::{Answer, Api, text};
 pub(crate) use chain::{Chain, marker, number_of};
 pub(crate) use gate::Gate;
-pub(crate) use process::{Output, program, run, signal};
+pub(crate) use process::{Output, program, run, run_within, signal};
 pub(crate) use server::{Server, Settings, free_port};
 pub(crate) use wait::{LIMIT, pass, until, until_within};
 

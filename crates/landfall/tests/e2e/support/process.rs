@@ -36,9 +36,14 @@ pub(crate) struct Output {
 
 /// Runs a program to its end.
 pub(crate) async fn run(command: Command) -> Output {
+    run_within(RUN_LIMIT, command).await
+}
+
+/// As [`run`], with a limit of its own.
+pub(crate) async fn run_within(limit: Duration, command: Command) -> Output {
     let mut command = tokio::process::Command::from(command);
     let output = command.kill_on_drop(true).output();
-    let output = tokio::time::timeout(RUN_LIMIT, output).await.expect("the program ends").expect("it starts");
+    let output = tokio::time::timeout(limit, output).await.expect("the program ends").expect("it starts");
     let stdout = String::from_utf8(output.stdout).expect("text");
     let stderr = String::from_utf8(output.stderr).expect("text");
     Output { code: output.status.code(), said: format!("{stdout}{stderr}"), stdout }

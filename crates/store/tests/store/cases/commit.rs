@@ -230,13 +230,10 @@ pub(crate) async fn hints_of_an_attempt_change_and_its_bytes_do_not(world: World
         text: Some("\"quoted\" and ünïcode".to_owned()),
         latency_ms: 7,
     };
-    let hints = SendHints {
-        sends: 2,
-        first_sent_at: Some(Millis(1)),
-        last_sent_at: Some(Millis(2)),
-        accepted: true,
-        last: Some(report),
-    };
+    let mut hints = SendHints::default();
+    for at in [Millis(1), Millis(2)] {
+        hints.answered(report.clone(), at);
+    }
     let mut sent = turn(lane(1), token, 1);
     // Of a stored attempt, and of one stored by the same commit.
     sent.attempts.push(attempt(0, 1, Some(1)));

@@ -137,7 +137,10 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
         returned: [Slot(40), Slot(3)].into(),
         paused: true,
         refilled: 2,
-        spend: landfall_core::ports::store::Spend { day: 20_000, fees: landfall_core::Wei(U256::MAX) },
+        spend: landfall_core::ports::store::Spend {
+            day: 20_000,
+            fees: landfall_core::Wei(alloy_primitives::U256::MAX),
+        },
     };
     let mut change = turn(lane(1), token, 0);
     change.row = row.clone();
