@@ -41,7 +41,8 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
     let (tools, time) = clock::timed(|| provision::all(workspace));
     let tools = tools?;
     for tool in &tools {
-        println!("{} = {} ({})", tool.variable, tool.value.display(), tool.version);
+        let started = if tool.running.is_some() { ", started for this run" } else { "" };
+        println!("{} = {} ({}{started})", tool.variable, tool.value.display(), tool.version);
     }
     rows.push(Row::step("tools", time));
 

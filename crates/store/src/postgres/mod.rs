@@ -6,7 +6,7 @@
 //! | `pool` | connections, and how long anything may take |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
-//! | `admit`, `commit`, `forget`, `leases`, `lanes` | writes |
+//! | `admit`, `commit`, `forget`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -26,6 +26,7 @@ mod pool;
 mod reads;
 mod rows;
 mod schema;
+mod small;
 
 use std::fmt;
 use std::sync::Arc;

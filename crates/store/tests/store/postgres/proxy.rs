@@ -117,7 +117,7 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
                     Some(Trap::CutAnswer) => {
                         to_server.write_all(said).await?;
                         // Its answer, which nobody gets.
-                        from_server.read(&mut answer).await?;
+                        from_server.readable().await?;
                         shared.sprung.notify_one();
                         return Ok(());
                     }
@@ -130,7 +130,7 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
                         shared.sprung.notify_one();
                         released(shared).await;
                         to_server.write_all(said).await?;
-                        from_server.read(&mut answer).await?;
+                        from_server.readable().await?;
                         return Ok(());
                     }
                     Some(Trap::Hold) => {
