@@ -15,7 +15,7 @@ use landfall_core::{ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Parts, Timings};
 use landfall_server::{Limits, Server};
 use landfall_signer::LocalSigner;
-use landfall_store::sqlite::Sqlite;
+use landfall_store::{Postgres, Sqlite};
 
 use crate::config::Config;
 use crate::system::{SystemClock, SystemRandom};
@@ -54,7 +54,7 @@ impl Node {
         }
         let lanes = signers.keys().copied().collect();
         let parts = Parts {
-            store: open_store(config)?,
+            store: open_store(config).await?,
             chains,
             signers,
             clock,
@@ -103,12 +103,14 @@ impl Node {
 }
 
 /// The store that the URL names.
-fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
     let url = &config.store.url;
-    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        bail!("PostgreSQL is not supported yet; use a sqlite:// URL");
-    }
     let namespace = Namespace(config.store.namespace.clone());
+    if config.store.is_postgres() {
+        let lease = Duration::from_secs(config.lease.duration_s);
+        let options = landfall_store::postgres::Options { lease, ..Default::default() };
+        return Ok(Arc::new(Postgres::open(url, &namespace, &options).await?));
+    }
     let store = Sqlite::open(url, &namespace, &landfall_store::sqlite::Options::default())?;
     Ok(Arc::new(store))
 }

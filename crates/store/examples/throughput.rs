@@ -1,10 +1,11 @@
-//! How fast the SQLite adapter is on this machine, in transactions per second for each step of a life:
+//! How fast an adapter is on this machine, in transactions per second for each step of a life:
 //!
 //! ```sh
-//! cargo run --release -p landfall-store --example throughput -- [transactions] [lanes] [folder]
+//! cargo run --release -p landfall-store --example throughput -- [transactions] [lanes] [folder or postgres://…]
 //! ```
 //!
-//! Groups are of 1,024 admissions, or of 64 lanes that commit 16 transactions each.
+//! Groups are of 1,024 admissions, or of 64 lanes that commit 16 transactions each. At the end, lanes that commit one
+//! transaction each: three rows and a fence per commit, in groups of 128 and of 1,024.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -23,8 +24,10 @@ use landfall_core::{
     Account, ChainId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Namespace, Price, RequestId,
     SessionId, Slot, Token, TxHash, TxId, Wei,
 };
-use landfall_store::{Sqlite, sqlite};
+use landfall_store::{Postgres, Sqlite, postgres, sqlite};
 
+/// Longer than any run: nobody renews.
+const LEASE: Duration = Duration::from_secs(600);
 const GROUP: u64 = 1_024;
 const LANES_PER_GROUP: u64 = 64;
 const PER_LANE: u64 = GROUP / LANES_PER_GROUP;
@@ -36,24 +39,44 @@ async fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1);
     let total: u64 = args.next().map_or(Ok(102_400), |text| text.parse())?;
     let lanes: u64 = args.next().map_or(Ok(LANES_PER_GROUP), |text| text.parse())?;
-    let folder = match args.next() {
-        Some(folder) => tempfile::tempdir_in(folder)?,
-        None => tempfile::tempdir()?,
-    };
-    let file = folder.path().join("throughput.db");
-    let location = file.to_str().ok_or("the folder's name is not UTF-8")?;
-    let store = Sqlite::open(location, &Namespace::default(), &sqlite::Options::default())?;
     let total = total.next_multiple_of(GROUP);
     println!("{total} transactions in {lanes} lanes, groups of {GROUP}");
+    match args.next() {
+        Some(url) if url.starts_with("postgres") => {
+            let options = postgres::Options { lease: LEASE, ..postgres::Options::default() };
+            // A namespace of its own, so that it can be run again.
+            let namespace = Namespace(format!("throughput-{}", std::process::id()));
+            let store = Postgres::open(&url, &namespace, &options).await?;
+            run(&store, lanes, total).await
+        }
+        folder => {
+            let folder = match folder {
+                Some(folder) => tempfile::tempdir_in(folder)?,
+                None => tempfile::tempdir()?,
+            };
+            let file = folder.path().join("throughput.db");
+            let location = file.to_str().ok_or("the folder's name is not UTF-8")?;
+            let store = Sqlite::open(location, &Namespace::default(), &sqlite::Options::default())?;
+            run(&store, lanes, total).await?;
+            let size = std::fs::metadata(&file)?.len();
+            println!("{:>9}: {} bytes per transaction", "on disk", size / total);
+            Ok(())
+        }
+    }
+}
 
-    let mut bench = Bench { store: &store, lanes, total, turns: 0 };
+async fn run(store: &dyn Store, lanes: u64, total: u64) -> Outcome<()> {
+    let session = SessionId::new(Millis(1), u128::from(std::process::id()));
+    store.open_session(session, "bench", LEASE).await?;
+    let mut bench = Bench { store, session, lanes, total, turns: 0 };
     bench.admit().await?;
     let tokens = bench.own().await?;
     for step in [Step::Sign, Step::Mine, Step::Confirm] {
         bench.commit(step, &tokens).await?;
     }
-    let size = std::fs::metadata(&file)?.len();
-    println!("{:>9}: {} bytes per transaction", "on disk", size / total);
+    for (batch, from) in [(128, 1_000_000), (1_024, 2_000_000)] {
+        bench.fenced(batch, from).await?;
+    }
     Ok(())
 }
 
@@ -67,6 +90,7 @@ enum Step {
 
 struct Bench<'a> {
     store: &'a dyn Store,
+    session: SessionId,
     lanes: u64,
     total: u64,
     turns: u64,
@@ -127,16 +151,49 @@ impl Bench<'_> {
     }
 
     async fn own(&self) -> Outcome<Vec<Token>> {
-        let session = SessionId::new(Millis(1), 1);
-        self.store.open_session(session, "bench", Duration::from_secs(10)).await?;
         let mut tokens = Vec::new();
         for n in 0..self.lanes {
-            match self.store.acquire(lane(n), session).await? {
-                Acquired::Yes { token } => tokens.push(token),
-                Acquired::HeldBy { .. } => return Err("the lane is held".into()),
-            }
+            tokens.push(self.acquire(n).await?);
         }
         Ok(tokens)
+    }
+
+    async fn acquire(&self, n: u64) -> Outcome<Token> {
+        match self.store.acquire(lane(n), self.session).await? {
+            Acquired::Yes { token } => Ok(token),
+            Acquired::HeldBy { .. } => Err("the lane is held".into()),
+        }
+    }
+
+    /// Groups of lanes that commit one transaction each: a row updated, an attempt and an entry inserted, and a fence.
+    async fn fenced(&self, batch: u64, from: u64) -> Outcome<()> {
+        let mut tokens = Vec::new();
+        for n in from..from + batch {
+            tokens.push(self.acquire(n).await?);
+        }
+        let mut took = Vec::new();
+        let rounds = self.total.div_ceil(batch).min(64);
+        for round in 0..rounds {
+            let mut admissions = Vec::new();
+            let mut group = Vec::new();
+            for (n, token) in (from..from + batch).zip(&tokens) {
+                let number = n + round * batch;
+                let new = NewTransaction { lane: lane(n), ..self.request(number)? };
+                admissions.push(Write::Admit(Box::new(new)));
+                let mut commit = empty(lane(n), *token, LaneVersion(round), Slot(round + 1));
+                add(&mut commit, Step::Sign, number, Slot(round));
+                group.push(Write::Lane(Box::new(commit)));
+            }
+            self.write(admissions).await?;
+            took.push(self.write(group).await?);
+        }
+        let sum: Duration = took.iter().sum();
+        let rate = (rounds * batch) as f64 / sum.as_secs_f64();
+        println!(
+            "{:>9}: {rate:>7.0} fenced commits of three rows per second, in groups of {batch}",
+            "fenced"
+        );
+        Ok(())
     }
 
     async fn commit(&mut self, step: Step, tokens: &[Token]) -> Outcome<()> {
@@ -169,18 +226,7 @@ impl Bench<'_> {
     }
 
     fn turn(&self, step: Step, from: u64, token: Token, version: LaneVersion) -> LaneCommit {
-        let mut commit = LaneCommit {
-            lane: lane(self.lane_of(from)),
-            token,
-            version,
-            row: LaneRow { cursor: Some(Slot(from)), ..LaneRow::default() },
-            txs: Vec::new(),
-            attempts: Vec::new(),
-            hints: Vec::new(),
-            closed: Vec::new(),
-            journal: Vec::new(),
-            commands_done: Vec::new(),
-        };
+        let mut commit = empty(lane(self.lane_of(from)), token, version, Slot(from));
         for n in from..from + PER_LANE {
             let slot = Slot(n / (PER_LANE * self.lanes) * PER_LANE + n % PER_LANE);
             add(&mut commit, step, n, slot);
@@ -195,6 +241,21 @@ impl Bench<'_> {
         let middle = took.get(took.len() / 2).copied().unwrap_or_default();
         let rate = self.total as f64 / sum.as_secs_f64();
         println!("{what:>9}: {rate:>7.0} tx/s, group median {middle:.1?}, worst {worst:.1?}");
+    }
+}
+
+fn empty(lane: LaneId, token: Token, version: LaneVersion, cursor: Slot) -> LaneCommit {
+    LaneCommit {
+        lane,
+        token,
+        version,
+        row: LaneRow { cursor: Some(cursor), ..LaneRow::default() },
+        txs: Vec::new(),
+        attempts: Vec::new(),
+        hints: Vec::new(),
+        closed: Vec::new(),
+        journal: Vec::new(),
+        commands_done: Vec::new(),
     }
 }
 

@@ -108,8 +108,14 @@ const RULES: &[Rule] = &[
         because: "the binary puts all together",
     },
     Rule {
-        package: "xtask",
+        package: "landfall-pgtest",
         knows: &[],
+        never: &[PROVIDERS, DATABASES],
+        because: "it starts somebody else's database for tests: it knows no crate of the workspace",
+    },
+    Rule {
+        package: "xtask",
+        knows: &["landfall-pgtest"],
         never: &[],
         because: "the tools know the workspace from the outside",
     },

@@ -35,7 +35,7 @@ pub(super) fn provide(cache: &Path) -> Result<Tool> {
 }
 
 fn tool(path: PathBuf, version: String) -> Tool {
-    Tool { variable: VARIABLE, path, version }
+    Tool { variable: VARIABLE, value: path.into(), version, running: None }
 }
 
 fn install(cache: &Path, kept: &Path) -> Result<()> {

@@ -5,7 +5,9 @@
 //! leave either nothing or the whole tool.
 
 mod anvil;
+mod postgres;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,13 +19,16 @@ use crate::workspace::Workspace;
 /// A tool that runs, and the variable by which tests find it.
 pub(crate) struct Tool {
     pub(crate) variable: &'static str,
-    pub(crate) path: PathBuf,
+    /// Its path, or its address if it is running.
+    pub(crate) value: OsString,
     pub(crate) version: String,
+    /// What was started for this run; it stops when this is dropped.
+    pub(crate) running: Option<landfall_pgtest::Cluster>,
 }
 
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
-    Ok(vec![anvil::provide(&workspace.cache())?])
+    Ok(vec![anvil::provide(&workspace.cache())?, postgres::provide()?])
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

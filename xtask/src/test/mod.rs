@@ -41,7 +41,8 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
     let (tools, time) = clock::timed(|| provision::all(workspace));
     let tools = tools?;
     for tool in &tools {
-        println!("{} = {} ({})", tool.variable, tool.path.display(), tool.version);
+        let started = if tool.running.is_some() { ", started for this run" } else { "" };
+        println!("{} = {} ({}{started})", tool.variable, tool.value.display(), tool.version);
     }
     rows.push(Row::step("tools", time));
 
@@ -118,7 +119,7 @@ fn run_suite(
     }
     let env = |command: &mut Command| {
         for tool in tools {
-            command.env(tool.variable, &tool.path);
+            command.env(tool.variable, &tool.value);
         }
         // The simulator's new seeds begin elsewhere each day; a failing one is named whole in the output.
         if std::env::var_os("LANDFALL_SIM_FROM").is_none() {

@@ -13,7 +13,7 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     for lane in node.lanes() {
         tracing::info!(chain = %lane.chain, signer = %lane.signer, "lane configured");
     }
-    tracing::info!(%address, store = %config.store.url, node = %config.node.name, "Landfall listens");
+    tracing::info!(%address, store = %config.store.shown(), node = %config.node.name, "Landfall listens");
     // For people and scripts that wait for it; everything else goes to the log.
     println!("Landfall listens on http://{address}");
     node.run(stop_signal()).await

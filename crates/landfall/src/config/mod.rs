@@ -63,6 +63,21 @@ pub(crate) struct Store {
     pub(crate) keep_finished_days: f64,
 }
 
+impl Store {
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.url.starts_with("postgres:") || self.url.starts_with("postgresql:")
+    }
+
+    /// The URL as logs may show it.
+    pub(crate) fn shown(&self) -> String {
+        if self.is_postgres() {
+            landfall_store::postgres::without_password(&self.url)
+        } else {
+            self.url.clone()
+        }
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self {

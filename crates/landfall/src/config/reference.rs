@@ -41,7 +41,11 @@ pub(crate) const KEYS: &[Key] = &[
         "How long a caller may take to send a request's headers, and how long its connection may be idle.",
     ),
     key("server.body_timeout_s", "30", "How long a caller may take to send a request's body."),
-    key("store.url", "\"sqlite://landfall.db\"", "The database: a SQLite file, made if missing."),
+    key(
+        "store.url",
+        "\"sqlite://landfall.db\"",
+        "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes.",
+    ),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
     key(
         "store.keep_finished_days",

@@ -4,55 +4,19 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, B256, Bytes};
 use landfall_core::attempt::Attempt;
-use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{Command, LaneRow};
-use landfall_core::transaction::{Transaction, TxState};
+use landfall_core::transaction::Transaction;
 use landfall_core::{
-    Account, ChainId, CommandId, ContentVersion, Gas, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash,
-    TxId, Wei,
+    Account, ChainId, CommandId, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash, TxId,
 };
 use rusqlite::Row;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::error::Fault;
-use crate::rules::Phase;
-
-/// A number without sign as the signed one of the same bits, which is what a column holds.
-pub(super) fn bits(number: u64) -> i64 {
-    number.cast_signed()
-}
-
-/// And back.
-pub(super) fn number(bits: i64) -> u64 {
-    bits.cast_unsigned()
-}
-
-pub(super) fn phase_code(phase: Phase) -> i64 {
-    match phase {
-        Phase::Waiting => 0,
-        Phase::Bound => 1,
-        Phase::Done => 2,
-    }
-}
-
-/// The number of a state in the file; never to be changed (see the first migration).
-pub(super) fn state_code(state: TxState) -> i64 {
-    match state {
-        TxState::Accepted => 0,
-        TxState::Simulated => 1,
-        TxState::AwaitingApproval => 2,
-        TxState::Signed => 3,
-        TxState::Broadcast => 4,
-        TxState::Mined => 5,
-        TxState::Confirmed => 6,
-        TxState::Reverted => 7,
-        TxState::Failed => 8,
-        TxState::Cancelled => 9,
-        TxState::Expired => 10,
-    }
-}
+use crate::columns::AttemptDetails;
+pub(super) use crate::columns::{bits, number, phase_code, state_code};
 
 pub(super) fn json<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::corrupt(what, error))
@@ -98,32 +62,8 @@ pub(super) fn tx(row: &Row<'_>) -> Result<Transaction, Fault> {
     })
 }
 
-/// The part of an attempt that is never searched.
-#[derive(Serialize, Deserialize)]
-struct AttemptDetails {
-    #[serde(rename = "v")]
-    version: ContentVersion,
-    #[serde(rename = "n")]
-    no_op: bool,
-    #[serde(rename = "g")]
-    gas: Gas,
-    #[serde(rename = "f")]
-    fees: Fees,
-    #[serde(rename = "w")]
-    value: Wei,
-    #[serde(rename = "t")]
-    created_at: Millis,
-}
-
 pub(super) fn attempt_details(attempt: &Attempt) -> Result<String, Fault> {
-    Ok(serde_json::to_string(&AttemptDetails {
-        version: attempt.version,
-        no_op: attempt.no_op,
-        gas: attempt.gas,
-        fees: attempt.fees,
-        value: attempt.value,
-        created_at: attempt.created_at,
-    })?)
+    Ok(serde_json::to_string(&AttemptDetails::of(attempt))?)
 }
 
 /// What [`attempt`] reads, in its order. The tables are `attempt` and, as it may have none, its `tx` or nulls.

@@ -1,9 +1,10 @@
 //! The store's tests.
 //!
 //! - `cases/`: the conformance suite, ONE body of cases that runs on every adapter; a case's name is the sentence it
-//!   proves, and `sqlite::…` or `memory::…` before it says where.
+//!   proves, and `sqlite::…`, `memory::…` or `postgres::…` before it says where.
 //! - `agreement`: random sequences of operations have the same answers on all adapters.
 //! - `sqlite/`: what only a file can go through.
+//! - `postgres/`: what only a database that many processes share can go through; a proxy in between breaks connections.
 //! - `memory`: what only the memory adapter offers: expiry by a clock, and backups.
 //!
 //! An adapter joins the suite by a line in `adapters!` and a way to open it in `world`.
@@ -14,5 +15,6 @@ mod agreement;
 mod cases;
 mod fixtures;
 mod memory;
+mod postgres;
 mod sqlite;
 mod world;

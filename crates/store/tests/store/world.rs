@@ -1,5 +1,6 @@
 //! An adapter under test, and the ways to open, leave and come back to it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use landfall_core::ports::clock::Clock;
 use landfall_core::ports::store::Store;
 use landfall_core::{Millis, Namespace};
 use landfall_store::sqlite::Options;
-use landfall_store::{Memory, Sqlite};
+use landfall_store::{Memory, Postgres, Sqlite, postgres};
 use tempfile::TempDir;
 
 /// A clock that moves when told.
@@ -29,6 +30,7 @@ impl Clock for FakeClock {
 enum Adapter {
     Sqlite(TempDir),
     Memory(Memory),
+    Postgres(Database),
 }
 
 /// One store in a place of its own.
@@ -39,16 +41,22 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         let mut world = Self { store: None, adapter: Adapter::Sqlite(TempDir::new().unwrap()) };
-        world.enter("default");
+        world.enter("default").await;
         world
     }
 
-    pub(crate) fn memory() -> Self {
+    pub(crate) async fn memory() -> Self {
         let memory = Memory::new(Arc::new(FakeClock::default()));
         let mut world = Self { store: None, adapter: Adapter::Memory(memory) };
-        world.enter("default");
+        world.enter("default").await;
+        world
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        let mut world = Self { store: None, adapter: Adapter::Postgres(Database::new()) };
+        world.enter("default").await;
         world
     }
 
@@ -61,7 +69,7 @@ impl World {
     }
 
     /// Stops the process and starts another, in this namespace.
-    pub(crate) fn enter(&mut self, namespace: &str) {
+    pub(crate) async fn enter(&mut self, namespace: &str) {
         self.store = None;
         let namespace = Namespace(namespace.to_owned());
         self.store = Some(match &self.adapter {
@@ -69,7 +77,35 @@ impl World {
                 let file = folder.path().join("landfall.db");
                 Arc::new(Sqlite::open(file.to_str().unwrap(), &namespace, &Options::default()).unwrap())
             }
+            Adapter::Postgres(database) => Arc::new(database.open_in(&namespace.0).await),
             Adapter::Memory(memory) => Arc::new(memory.in_namespace(namespace)),
         });
+    }
+}
+
+/// A schema of its own in the database that was started for the tests.
+pub(crate) struct Database {
+    pub(crate) url: String,
+    pub(crate) options: postgres::Options,
+}
+
+impl Database {
+    pub(crate) fn new() -> Self {
+        let url = std::env::var(landfall_pgtest::VARIABLE).unwrap_or_else(|_| {
+            let variable = landfall_pgtest::VARIABLE;
+            panic!("{variable} must name a PostgreSQL; `cargo xtask test` starts one and sets it")
+        });
+        let random = RandomState::new().hash_one(0);
+        let schema = format!("test_{random:x}");
+        Self { url, options: postgres::Options { schema, ..postgres::Options::default() } }
+    }
+
+    /// Another process on the same database.
+    pub(crate) async fn open(&self) -> Postgres {
+        self.open_in("default").await
+    }
+
+    pub(crate) async fn open_in(&self, namespace: &str) -> Postgres {
+        Postgres::open(&self.url, &Namespace(namespace.to_owned()), &self.options).await.unwrap()
     }
 }

@@ -29,8 +29,12 @@ pub(crate) struct Settings {
     pub(crate) chain: &'static str,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
+    /// The URL of the store.
+    pub(crate) store_url: String,
     /// Lines for the `[store]` part.
     pub(crate) store: &'static str,
+    /// The seconds of a lease, its renewal and its skew.
+    pub(crate) lease: (u64, u64, u64),
 }
 
 impl Default for Settings {
@@ -43,7 +47,9 @@ impl Default for Settings {
             request_timeout_ms: 2_000,
             chain: "",
             server: "",
+            store_url: "sqlite://landfall.db".to_owned(),
             store: "",
+            lease: (10, 3, 1),
         }
     }
 }
@@ -51,11 +57,14 @@ impl Default for Settings {
 impl Settings {
     /// The configuration file.
     pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
+        let (duration, renew, skew) = self.lease;
         let mut text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"sqlite://landfall.db\"\n{}\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n{}\n\
+             [lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n{}\n",
             self.server,
+            self.store_url,
             self.store,
             self.finality,
             self.max_in_flight,
@@ -172,6 +181,16 @@ impl Server {
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("the server runs");
         until_within(STOP_LIMIT, "the server stops", async || child.try_wait().unwrap()).await
+    }
+
+    /// Runs one that does not come up to its end.
+    pub(crate) async fn run_to_end(&self) -> Output {
+        let mut command = program(self.folder.path());
+        command.args(["serve", "--config", "landfall.toml"]);
+        for n in 0..self.signers {
+            command.env(format!("KEY_{n}"), account(n).key.to_string());
+        }
+        run(command).await
     }
 
     /// Runs another one on the same database, on a port of its own, to its end.

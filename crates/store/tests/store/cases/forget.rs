@@ -61,7 +61,7 @@ pub(crate) async fn what_ended_long_ago_goes_and_its_key_and_end_stay(mut world:
     // The newest is not what is looked at here.
     admit_new(world.store(), request(lane(1), 9)).await;
     assert_eq!(forget(world.store(), LATER).await, 1);
-    world.enter("default");
+    world.enter("default").await;
     let store = world.store();
     assert!(store.tx(new.id).await.unwrap().is_none());
     assert!(store.tx_by_request(new.lane.signer, &key("a")).await.unwrap().is_none());

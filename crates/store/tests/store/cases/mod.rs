@@ -16,7 +16,7 @@ pub(crate) use spaces::everything;
 /// Makes a test of every case for every adapter.
 macro_rules! suite {
     ($($file:ident: $($case:ident),+ ;)+) => {
-        adapters! { [sqlite, memory] $($($file::$case)+)+ }
+        adapters! { [sqlite, memory, postgres] $($($file::$case)+)+ }
     };
 }
 
@@ -32,7 +32,7 @@ macro_rules! adapters {
             $(
                 #[tokio::test]
                 async fn $case() {
-                    super::$file::$case(crate::world::World::$adapter()).await;
+                    super::$file::$case(crate::world::World::$adapter().await).await;
                 }
             )+
         }

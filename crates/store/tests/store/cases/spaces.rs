@@ -51,7 +51,7 @@ pub(crate) async fn namespaces_do_not_see_each_other(mut world: World) {
     fill(world.store()).await;
     let first = everything(world.store()).await;
 
-    world.enter("other");
+    world.enter("other").await;
     let store = world.store();
     assert!(store.lanes().await.unwrap().is_empty());
     assert!(store.lanes_with_work().await.unwrap().is_empty());
@@ -67,14 +67,14 @@ pub(crate) async fn namespaces_do_not_see_each_other(mut world: World) {
     let token = fill(store).await;
     assert_eq!(token, Token(1));
 
-    world.enter("default");
+    world.enter("default").await;
     assert_eq!(everything(world.store()).await, first);
 }
 
 pub(crate) async fn everything_is_there_after_a_restart(mut world: World) {
     let token = fill(world.store()).await;
     let before = everything(world.store()).await;
-    world.enter("default");
+    world.enter("default").await;
     assert_eq!(everything(world.store()).await, before);
     let store = world.store();
     let next = own(store, lane(1)).await;

@@ -1,0 +1,175 @@
+//! Admissions: one row per signer and key, for ever.
+//!
+//! All of a group are one statement. Rows are inserted in the order of their keys, so that two groups that bring the
+//! same keys wait for each other and never crosswise; the queue's order comes from numbers that were drawn before.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::ClientWrapper;
+use landfall_core::ports::store::Admission;
+use landfall_core::request::NewTransaction;
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, LaneId, QueueOrder, RequestId, TxId};
+use uuid::Uuid;
+
+use super::error::Fault;
+use super::rows::{self, phase_code, state_code};
+use crate::rules::{self, Phase};
+
+/// What the store already has under the keys and ids of some admissions.
+#[derive(Default)]
+pub(super) struct Known {
+    by_key: BTreeMap<(Account, RequestId), Transaction>,
+    by_id: BTreeMap<TxId, Transaction>,
+}
+
+impl Known {
+    /// Looks all of them up.
+    pub(super) async fn read(
+        db: &ClientWrapper,
+        namespace: i64,
+        news: &[&NewTransaction],
+    ) -> Result<Self, Fault> {
+        let mut known = Self::default();
+        if news.is_empty() {
+            return Ok(known);
+        }
+        let (signers, keys): (Vec<&[u8]>, Vec<&str>) = news
+            .iter()
+            .filter_map(|new| Some((new.lane.signer.0.as_slice(), new.request.request_id.as_ref()?.as_str())))
+            .unzip();
+        let by_key = format!(
+            "SELECT {} FROM unnest($2::bytea[], $3::text[]) AS u (signer, key)
+             JOIN tx ON tx.namespace = $1 AND tx.signer = u.signer AND tx.request_id = u.key
+                AND tx.request_id IS NOT NULL
+             JOIN lane ON lane.id = tx.lane",
+            rows::TX_COLUMNS
+        );
+        let by_key = db.prepare_cached(&by_key).await?;
+        for row in db.query(&by_key, &[&namespace, &signers, &keys]).await? {
+            let tx = rows::tx(&row)?;
+            if let Some(key) = tx.request.request_id.clone() {
+                known.by_key.insert((tx.lane.signer, key), tx);
+            }
+        }
+        let ids: Vec<Uuid> = news.iter().map(|new| new.id.0).collect();
+        let by_id = format!(
+            "SELECT {} FROM tx JOIN lane ON lane.id = tx.lane
+             WHERE tx.namespace = $1 AND tx.id = ANY ($2::uuid[])",
+            rows::TX_COLUMNS
+        );
+        let by_id = db.prepare_cached(&by_id).await?;
+        for row in db.query(&by_id, &[&namespace, &ids]).await? {
+            let tx = rows::tx(&row)?;
+            known.by_id.insert(tx.id, tx);
+        }
+        Ok(known)
+    }
+
+    /// What an admission amounts to, if its key or id is known. `again`: it was tried before and may have landed, so
+    /// what stands under its own id is its own work.
+    pub(super) fn answer(&self, new: &NewTransaction, again: bool) -> Option<Result<Admission, Fault>> {
+        let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
+        let replay = |existing: &Transaction| {
+            if again && existing.id == new.id {
+                Admission::New(existing.clone())
+            } else {
+                Admission::Replay(existing.clone())
+            }
+        };
+        if let Some(existing) = key.and_then(|key| self.by_key.get(&key)) {
+            return Some(Ok(if rules::asks_the_same(existing, new) {
+                replay(existing)
+            } else {
+                Admission::Conflict(existing.id)
+            }));
+        }
+        let existing = self.by_id.get(&new.id)?;
+        Some(if rules::is_again(existing, new) {
+            Ok(replay(existing))
+        } else {
+            Err(Fault::Refused(rules::id_taken(existing.id)))
+        })
+    }
+}
+
+/// The rows of admissions, column by column.
+#[derive(Default)]
+pub(super) struct Rows<'a> {
+    ords: Vec<i64>,
+    ids: Vec<Uuid>,
+    lanes: Vec<i64>,
+    signers: Vec<&'a [u8]>,
+    keys: Vec<Option<&'a str>>,
+    requests: Vec<String>,
+    statuses: Vec<String>,
+}
+
+pub(super) const INSERT: &str =
+    "INSERT INTO tx (namespace, ord, id, lane, signer, request_id, phase, state, request, status)
+     SELECT $1, u.ord, u.id, u.lane, u.signer, u.key, $2, $3, u.request, u.status
+     FROM unnest($4::bigint[], $5::uuid[], $6::bigint[], $7::bytea[], $8::text[], $9::text[], $10::text[])
+        AS u (ord, id, lane, signer, key, request, status)
+     ON CONFLICT DO NOTHING RETURNING ord";
+
+impl<'a> Rows<'a> {
+    /// Admissions with the numbers drawn for them, one for each in their order.
+    pub(super) fn of(
+        news: &[&'a NewTransaction],
+        ords: &[i64],
+        lanes: &BTreeMap<LaneId, i64>,
+    ) -> Result<Self, Fault> {
+        let mut sorted: Vec<(&'a NewTransaction, i64)> =
+            news.iter().copied().zip(ords.iter().copied()).collect();
+        sorted.sort_by(|(a, at), (b, bt)| key_of(a).cmp(&key_of(b)).then(at.cmp(bt)));
+        let mut rows = Self::default();
+        for (new, ord) in sorted {
+            let lane = lanes
+                .get(&new.lane)
+                .ok_or_else(|| Fault::corrupt("lane", format!("lane {} was not kept", new.lane)))?;
+            rows.ords.push(ord);
+            rows.ids.push(new.id.0);
+            rows.lanes.push(*lane);
+            rows.signers.push(new.lane.signer.0.as_slice());
+            rows.keys.push(new.request.request_id.as_ref().map(RequestId::as_str));
+            rows.requests.push(serde_json::to_string(&new.request)?);
+            rows.statuses.push(serde_json::to_string(&rules::admitted(new, QueueOrder(ord)).status)?);
+        }
+        Ok(rows)
+    }
+
+    /// Inserts those whose key and id are free, and answers their numbers.
+    pub(super) async fn insert(
+        &self,
+        db: &ClientWrapper,
+        statement: &tokio_postgres::Statement,
+        namespace: i64,
+    ) -> Result<Vec<i64>, tokio_postgres::Error> {
+        if self.ords.is_empty() {
+            return Ok(Vec::new());
+        }
+        let accepted = state_code(landfall_core::transaction::TxState::Accepted);
+        let found = db
+            .query(
+                statement,
+                &[
+                    &namespace,
+                    &phase_code(Phase::Waiting),
+                    &accepted,
+                    &self.ords,
+                    &self.ids,
+                    &self.lanes,
+                    &self.signers,
+                    &self.keys,
+                    &self.requests,
+                    &self.statuses,
+                ],
+            )
+            .await?;
+        found.iter().map(|row| row.try_get(0)).collect()
+    }
+}
+
+fn key_of(new: &NewTransaction) -> (Account, Option<&RequestId>) {
+    (new.lane.signer, new.request.request_id.as_ref())
+}

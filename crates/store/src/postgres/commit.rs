@@ -1,0 +1,451 @@
+//! The commits of lanes, many in one database transaction.
+//!
+//! First the lanes' rows are locked, in their order. Under the locks nobody else changes anything of these lanes, so
+//! what is read then stays true: each commit is checked whole, and one that is stale or contradicts what is stored is
+//! left out without harm to the others. What remains is written table by table, the fence first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deadpool_postgres::ClientWrapper;
+use landfall_core::ports::store::LaneCommit;
+use landfall_core::transaction::Status;
+use landfall_core::{LaneId, LaneVersion, Slot, TxId};
+use tokio_postgres::{Error, Row, Statement};
+use uuid::Uuid;
+
+use super::error::Fault;
+use super::rows::{self, bits, ended_code, phase_code, state_code};
+use crate::rules::{self, Phase};
+
+/// One statement, so that lanes are locked one after the other: an update of many rows takes them in any order.
+pub(super) const LOCK: &str = "SELECT id FROM lane WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE";
+
+/// Read by a statement of its own, after the locks were waited for. A lane whose session has ended is nobody's.
+pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version,
+        lane.session IS NULL OR COALESCE(session.ends_at > clock_timestamp(), false)
+     FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
+     WHERE lane.id = ANY ($1::bigint[])";
+
+pub(super) const PLACES: &str =
+    "SELECT id, lane, ord, phase, state, slot FROM tx WHERE id = ANY ($1::uuid[])";
+
+/// The fence (L2): every commit raises its lane's version, under its token, in the transaction that writes.
+pub(super) const FENCE: &str = "UPDATE lane SET version = lane.version + 1, details = u.details
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS u (id, token, version, details)
+     WHERE lane.id = u.id AND lane.token = u.token AND lane.version = u.version AND lane.token <> 0
+        AND (lane.session IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.namespace = lane.namespace
+            AND session.id = lane.session AND session.ends_at > clock_timestamp()))";
+
+pub(super) const LEAVE: &str = "UPDATE tx SET phase = 0, slot = NULL WHERE ord = ANY ($1::bigint[])";
+
+pub(super) const UPDATE: &str =
+    "UPDATE tx SET phase = u.phase, state = u.state, ended = u.ended, slot = u.slot, status = u.status
+     FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::text[])
+        AS u (ord, phase, state, ended, slot, status)
+     WHERE tx.ord = u.ord";
+
+pub(super) const ATTEMPTS: &str = "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bytea[], $6::bytea[],
+        $7::text[], $8::text[])";
+
+pub(super) const HINTS: &str = "UPDATE attempt SET hints = u.hints
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS u (lane, slot, ordinal, hints)
+     WHERE attempt.lane = u.lane AND attempt.slot = u.slot AND attempt.ordinal = u.ordinal
+     RETURNING attempt.lane, attempt.slot, attempt.ordinal";
+
+pub(super) const CLOSE: &str = "UPDATE attempt SET open = false
+     FROM unnest($1::bigint[], $2::bigint[]) AS u (lane, slot)
+     WHERE attempt.lane = u.lane AND attempt.slot = u.slot AND attempt.open";
+
+pub(super) const DONE: &str = "UPDATE command SET done = true
+     FROM unnest($2::uuid[], $3::bigint[]) AS u (id, lane)
+     WHERE command.namespace = $1 AND command.id = u.id AND command.lane = u.lane
+     RETURNING command.id, command.lane";
+
+/// One statement from taking the numbers to writing the rows: the counter's lock is held for that and for the commit.
+pub(super) const JOURNAL: &str =
+    "WITH taken AS (UPDATE journal_end SET last = last + $2 WHERE namespace = $1 RETURNING last - $2 AS base)
+     INSERT INTO journal (namespace, seq, lane, tx, at, entry)
+     SELECT $1, taken.base + u.position, u.lane, u.tx, u.at, u.entry
+     FROM taken, unnest($3::bigint[], $4::bigint[], $5::uuid[], $6::bigint[], $7::text[])
+        AS u (position, lane, tx, at, entry)";
+
+/// Where a lane is, as its locked row says.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    token: i64,
+    version: i64,
+    /// It is given back, or its owner's session lives.
+    live: bool,
+}
+
+pub(super) fn heads(found: &[Row]) -> Result<BTreeMap<i64, Head>, Fault> {
+    found
+        .iter()
+        .map(|row| {
+            let head = Head { token: row.try_get(1)?, version: row.try_get(2)?, live: row.try_get(3)? };
+            Ok((row.try_get(0)?, head))
+        })
+        .collect()
+}
+
+/// Where a transaction is before the commit.
+#[derive(Clone, Copy)]
+struct Place {
+    order: i64,
+    phase: i16,
+    state: i16,
+    slot: Option<i64>,
+}
+
+/// Where the transactions are that the commits name, by lane too: an id of another namespace is another transaction.
+pub(super) struct Places(BTreeMap<(i64, TxId), Place>);
+
+impl Places {
+    pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
+        let places = found.iter().map(|row| {
+            let place = Place {
+                order: row.try_get(2)?,
+                phase: row.try_get(3)?,
+                state: row.try_get(4)?,
+                slot: row.try_get(5)?,
+            };
+            Ok(((row.try_get(1)?, TxId(row.try_get(0)?)), place))
+        });
+        places.collect::<Result<_, Fault>>().map(Self)
+    }
+
+    fn owned(&self, number: i64, lane: LaneId, id: TxId) -> Result<Place, Fault> {
+        let place = self.0.get(&(number, id)).copied();
+        place.ok_or_else(|| Fault::Refused(rules::no_such_tx(lane, id)))
+    }
+}
+
+/// Every transaction that a commit names.
+pub(super) fn named(commit: &LaneCommit) -> impl Iterator<Item = TxId> {
+    let updated = commit.txs.iter().map(|update| update.id);
+    let attempted = commit.attempts.iter().filter_map(|attempt| attempt.tx);
+    updated.chain(attempted).chain(commit.journal.iter().filter_map(|entry| entry.tx))
+}
+
+/// What a look under the lock says of a commit.
+pub(super) enum Verdict {
+    /// It may be written.
+    Write,
+    /// It is on disk: an earlier try of it landed, and only its answer was lost.
+    Landed,
+}
+
+/// Judges a commit by its lane's row. `again`: it was tried before and may have landed.
+///
+/// A version that is one higher under the same token was made by this commit: nobody else has the token, and its
+/// owner has one commit under way at a time.
+pub(super) fn judge(commit: &LaneCommit, head: Option<Head>, again: bool) -> Result<Verdict, Fault> {
+    let fenced = Fault::Fenced(commit.lane);
+    let Some(head) = head else { return Err(fenced) };
+    // Token 0 is nobody's.
+    if head.token != bits(commit.token.0) || head.token == 0 {
+        return Err(fenced);
+    }
+    if head.version == bits(commit.version.0) {
+        return if head.live { Ok(Verdict::Write) } else { Err(fenced) };
+    }
+    let next = bits(next_version(commit).0);
+    if again && head.version == next { Ok(Verdict::Landed) } else { Err(fenced) }
+}
+
+pub(super) fn next_version(commit: &LaneCommit) -> LaneVersion {
+    LaneVersion(commit.version.0.wrapping_add(1))
+}
+
+/// A change to one row.
+struct Change<'a> {
+    place: Place,
+    status: &'a Status,
+    phase: Phase,
+    slot: Option<i64>,
+}
+
+/// What passed the checks, column by column.
+#[derive(Default)]
+pub(super) struct Rows<'a> {
+    commits: Vec<(usize, &'a LaneCommit)>,
+    fences: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<String>),
+    leaving: Vec<i64>,
+    txs: TxColumns,
+    attempts: AttemptColumns<'a>,
+    hints: BTreeMap<(i64, i64, i64), (usize, String)>,
+    closed: (Vec<i64>, Vec<i64>),
+    done: BTreeMap<(Uuid, i64), usize>,
+    journal: JournalColumns,
+}
+
+#[derive(Default)]
+struct TxColumns {
+    ords: Vec<i64>,
+    phases: Vec<i16>,
+    states: Vec<i16>,
+    ended: Vec<Option<i16>>,
+    slots: Vec<Option<i64>>,
+    statuses: Vec<String>,
+}
+
+#[derive(Default)]
+struct AttemptColumns<'a> {
+    lanes: Vec<i64>,
+    slots: Vec<i64>,
+    ordinals: Vec<i64>,
+    txs: Vec<Option<Uuid>>,
+    hashes: Vec<&'a [u8]>,
+    raws: Vec<&'a [u8]>,
+    details: Vec<String>,
+    hints: Vec<String>,
+}
+
+#[derive(Default)]
+struct JournalColumns {
+    positions: Vec<i64>,
+    lanes: Vec<i64>,
+    txs: Vec<Option<Uuid>>,
+    times: Vec<i64>,
+    entries: Vec<String>,
+}
+
+impl<'a> Rows<'a> {
+    /// Adds a journal entry.
+    pub(super) fn journal(&mut self, lane: i64, tx: Option<TxId>, at: i64, entry: String) {
+        let position = i64::try_from(self.journal.positions.len()).unwrap_or(i64::MAX).saturating_add(1);
+        self.journal.positions.push(position);
+        self.journal.lanes.push(lane);
+        self.journal.txs.push(tx.map(|id| id.0));
+        self.journal.times.push(at);
+        self.journal.entries.push(entry);
+    }
+
+    /// Checks a commit whole, then adds it; one that is refused has added nothing.
+    pub(super) fn add(
+        &mut self,
+        index: usize,
+        commit: &'a LaneCommit,
+        lane: i64,
+        places: &Places,
+    ) -> Result<(), Fault> {
+        let changes = changes(commit, lane, places)?;
+        let others = commit.attempts.iter().filter_map(|attempt| attempt.tx);
+        for id in others.chain(commit.journal.iter().filter_map(|entry| entry.tx)) {
+            places.owned(lane, commit.lane, id)?;
+        }
+        let details = serde_json::to_string(&commit.row)?;
+        let statuses = texts(changes.iter().map(|change| change.status))?;
+        let hints = texts(commit.hints.iter().map(|hint| &hint.hints))?;
+        let entries = texts(commit.journal.iter().map(|new| &new.entry))?;
+        self.add_attempts(lane, commit)?;
+
+        self.commits.push((index, commit));
+        self.fences.0.push(lane);
+        self.fences.1.push(bits(commit.token.0));
+        self.fences.2.push(bits(commit.version.0));
+        self.fences.3.push(details);
+        self.leaving.extend(leaving(&changes));
+        for (change, status) in changes.iter().zip(statuses) {
+            self.txs.ords.push(change.place.order);
+            self.txs.phases.push(phase_code(change.phase));
+            self.txs.states.push(state_code(change.status.state));
+            self.txs.ended.push(ended_code(change.status.state));
+            self.txs.slots.push(change.slot);
+            self.txs.statuses.push(status);
+        }
+        for (hint, text) in commit.hints.iter().zip(hints) {
+            self.hints.insert((lane, bits(hint.slot.0), i64::from(hint.ordinal)), (index, text));
+        }
+        for slot in &commit.closed {
+            self.closed.0.push(lane);
+            self.closed.1.push(bits(slot.0));
+        }
+        for id in &commit.commands_done {
+            self.done.insert((id.0, lane), index);
+        }
+        for (new, text) in commit.journal.iter().zip(entries) {
+            self.journal(lane, new.tx, bits(new.at.0), text);
+        }
+        Ok(())
+    }
+
+    fn add_attempts(&mut self, lane: i64, commit: &'a LaneCommit) -> Result<(), Fault> {
+        let details = commit.attempts.iter().map(rows::attempt_details).collect::<Result<Vec<_>, _>>()?;
+        let hints = texts(commit.attempts.iter().map(|attempt| &attempt.hints))?;
+        for ((attempt, details), hints) in commit.attempts.iter().zip(details).zip(hints) {
+            let columns = &mut self.attempts;
+            columns.lanes.push(lane);
+            columns.slots.push(bits(attempt.slot.0));
+            columns.ordinals.push(i64::from(attempt.ordinal));
+            columns.txs.push(attempt.tx.map(|id| id.0));
+            columns.hashes.push(attempt.hash.0.as_slice());
+            columns.raws.push(attempt.raw.as_ref());
+            columns.details.push(details);
+            columns.hints.push(hints);
+        }
+        Ok(())
+    }
+
+    /// The commits that are in it, by their place in the group.
+    pub(super) fn commits(&self) -> impl Iterator<Item = (usize, &'a LaneCommit)> {
+        self.commits.iter().copied()
+    }
+
+    pub(super) async fn fence(&self, db: &ClientWrapper, statement: &Statement) -> Result<bool, Error> {
+        let (lanes, tokens, versions, details) = &self.fences;
+        if lanes.is_empty() {
+            return Ok(true);
+        }
+        let moved = db.execute(statement, &[lanes, tokens, versions, details]).await?;
+        Ok(usize::try_from(moved).is_ok_and(|moved| moved == lanes.len()))
+    }
+
+    /// Empties slots that another transaction of the same commit takes: what counts is what a commit leaves, not the
+    /// order of its updates.
+    pub(super) async fn leave_slots(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
+        if !self.leaving.is_empty() {
+            db.execute(statement, &[&self.leaving]).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn update_txs(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
+        let TxColumns { ords, phases, states, ended, slots, statuses } = &self.txs;
+        if !ords.is_empty() {
+            db.execute(statement, &[ords, phases, states, ended, slots, statuses]).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn insert_attempts(
+        &self,
+        db: &ClientWrapper,
+        statement: &Statement,
+    ) -> Result<(), Error> {
+        let AttemptColumns { lanes, slots, ordinals, txs, hashes, raws, details, hints } = &self.attempts;
+        if !lanes.is_empty() {
+            db.execute(statement, &[lanes, slots, ordinals, txs, hashes, raws, details, hints]).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers the commits that name an attempt nobody stored.
+    pub(super) async fn update_hints(
+        &self,
+        db: &ClientWrapper,
+        statement: &Statement,
+    ) -> Result<Vec<(usize, Fault)>, Error> {
+        if self.hints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for ((lane, slot, ordinal), (_, text)) in &self.hints {
+            columns.0.push(*lane);
+            columns.1.push(*slot);
+            columns.2.push(*ordinal);
+            columns.3.push(text.as_str());
+        }
+        let found = db.query(statement, &[&columns.0, &columns.1, &columns.2, &columns.3]).await?;
+        let found: BTreeSet<(i64, i64, i64)> = found
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+            .collect::<Result<_, Error>>()?;
+        let missing = self.hints.iter().filter(|(key, _)| !found.contains(key));
+        Ok(missing
+            .filter_map(|((_, slot, ordinal), (index, _))| {
+                let slot = Slot(rows::number(*slot));
+                let ordinal = u32::try_from(*ordinal).unwrap_or(u32::MAX);
+                let text = rules::no_such_attempt(self.lane_of(*index)?, slot, ordinal);
+                Some((*index, Fault::Refused(text)))
+            })
+            .collect())
+    }
+
+    pub(super) async fn close_slots(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
+        let (lanes, slots) = &self.closed;
+        if !lanes.is_empty() {
+            db.execute(statement, &[lanes, slots]).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers the commits that finish a command nobody inserted.
+    pub(super) async fn finish_commands(
+        &self,
+        db: &ClientWrapper,
+        statement: &Statement,
+        namespace: i64,
+    ) -> Result<Vec<(usize, Fault)>, Error> {
+        if self.done.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (ids, lanes): (Vec<Uuid>, Vec<i64>) = self.done.keys().copied().unzip();
+        let found = db.query(statement, &[&namespace, &ids, &lanes]).await?;
+        let found: BTreeSet<(Uuid, i64)> =
+            found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, Error>>()?;
+        let missing = self.done.iter().filter(|(key, _)| !found.contains(key));
+        Ok(missing
+            .filter_map(|((id, _), index)| {
+                let text = rules::no_such_command(self.lane_of(*index)?, landfall_core::CommandId(*id));
+                Some((*index, Fault::Refused(text)))
+            })
+            .collect())
+    }
+
+    pub(super) async fn write_journal(
+        &self,
+        db: &ClientWrapper,
+        statement: &Statement,
+        namespace: i64,
+    ) -> Result<(), Error> {
+        let JournalColumns { positions, lanes, txs, times, entries } = &self.journal;
+        if let Some(count) = positions.last() {
+            db.execute(statement, &[&namespace, count, positions, lanes, txs, times, entries]).await?;
+        }
+        Ok(())
+    }
+
+    fn lane_of(&self, index: usize) -> Option<LaneId> {
+        self.commits.iter().find(|(at, _)| *at == index).map(|(_, commit)| commit.lane)
+    }
+}
+
+/// What the commit does to each transaction's row.
+fn changes<'a>(commit: &'a LaneCommit, lane: i64, places: &Places) -> Result<Vec<Change<'a>>, Fault> {
+    let mut changes = Vec::new();
+    for (id, status) in rules::last_updates(&commit.txs) {
+        let place = places.owned(lane, commit.lane, id)?;
+        let phase = Phase::of(status).map_err(Fault::Refused)?;
+        let slot = status.slot.map(|slot| bits(slot.0));
+        let stays = place.state == state_code(status.state) && place.slot == slot;
+        if place.phase == phase_code(Phase::Done) && !stays {
+            return Err(Fault::Refused(rules::has_ended(id)));
+        }
+        changes.push(Change { place, status, phase, slot });
+    }
+    Ok(changes)
+}
+
+/// The rows whose slot another one of the same commit takes.
+fn leaving(changes: &[Change<'_>]) -> Vec<i64> {
+    let taken: BTreeMap<i64, i64> = changes
+        .iter()
+        .filter(|change| change.phase == Phase::Bound)
+        .filter_map(|change| Some((change.slot?, change.place.order)))
+        .collect();
+    changes
+        .iter()
+        .filter(|change| change.place.phase == phase_code(Phase::Bound))
+        .filter(|change| {
+            let taker = change.place.slot.and_then(|slot| taken.get(&slot));
+            taker.is_some_and(|order| *order != change.place.order)
+        })
+        .map(|change| change.place.order)
+        .collect()
+}
+
+fn texts<'t, T: serde::Serialize + 't>(values: impl Iterator<Item = &'t T>) -> Result<Vec<String>, Fault> {
+    values.map(|value| Ok(serde_json::to_string(value)?)).collect()
+}

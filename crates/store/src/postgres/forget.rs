@@ -1,0 +1,184 @@
+//! Removing the history of what ended long ago, in small steps, each a transaction of its own. What stays is a row in
+//! `kept`: the id, the key and how it ended, so that a late retry is still answered and never lands again.
+//!
+//! A key goes from `tx` to `kept` while somebody may be inserting it: the insert waits for the removal, finds the key
+//! free, and would go through. So every admission looks into `kept` after its insert, by a statement of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deadpool_postgres::ClientWrapper;
+use landfall_core::ports::store::{Admission, Forget, Forgotten, Kept};
+use landfall_core::request::NewTransaction;
+use landfall_core::transaction::Transaction;
+use landfall_core::{Account, QueueOrder, RequestId, TxId};
+use uuid::Uuid;
+
+use super::commit;
+use super::error::Fault;
+use super::rows;
+use crate::rules;
+
+/// Looks at the next transactions in their order and removes those that may go. The caller begins and commits.
+pub(super) async fn forget(db: &ClientWrapper, namespace: i64, step: Forget) -> Result<Forgotten, Fault> {
+    let limit = i64::from(step.limit);
+    let lanes = "SELECT DISTINCT lane FROM (SELECT lane FROM tx WHERE ord > $1 AND namespace = $2
+         ORDER BY ord LIMIT $3) AS old";
+    let lanes = db.prepare_cached(lanes).await?;
+    let lanes = db.query(&lanes, &[&step.after.0, &namespace, &limit]).await?;
+    let lanes = lanes.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+    // Their owners wait, or we wait for them; what is read after that stays true.
+    let lock = db.prepare_cached(commit::LOCK).await?;
+    db.query(&lock, &[&lanes]).await?;
+
+    let old = format!(
+        "SELECT {}, tx.lane, EXISTS (SELECT 1 FROM attempt
+            WHERE attempt.tx = tx.id AND attempt.lane = tx.lane AND attempt.open)
+         FROM tx JOIN lane ON lane.id = tx.lane
+         WHERE tx.ord > $1 AND tx.namespace = $2 ORDER BY tx.ord LIMIT $3",
+        rows::TX_COLUMNS
+    );
+    let old = db.prepare_cached(&old).await?;
+    let old = db.query(&old, &[&step.after.0, &namespace, &limit]).await?;
+    let newest = newest(db, namespace).await?;
+    let locked: BTreeSet<i64> = lanes.into_iter().collect();
+    let mut going = Vec::new();
+    let mut last = None;
+    let seen = old.len();
+    for row in &old {
+        let tx = rows::tx(row)?;
+        let (lane, open): (i64, bool) = (row.try_get(6)?, row.try_get(7)?);
+        if rules::is_young(&tx, step.before) {
+            let removed = remove(db, namespace, &going).await?;
+            return Ok(Forgotten { removed, next: None });
+        }
+        last = Some(tx.order);
+        // The newest of all stays, as in every adapter, and what came in after the locks were taken.
+        let stays = newest.contains(&tx.id) || !locked.contains(&lane);
+        if rules::may_go(&tx, step.before) && !stays && !open {
+            going.push((tx, lane));
+        }
+    }
+    let removed = remove(db, namespace, &going).await?;
+    let more = seen >= usize::try_from(step.limit).unwrap_or(usize::MAX);
+    Ok(Forgotten { removed, next: last.filter(|_: &QueueOrder| more) })
+}
+
+/// The newest transaction, and the one that the newest journal entry is about.
+async fn newest(db: &ClientWrapper, namespace: i64) -> Result<BTreeSet<TxId>, Fault> {
+    let tx = db.prepare_cached("SELECT id FROM tx WHERE namespace = $1 ORDER BY ord DESC LIMIT 1").await?;
+    let told =
+        db.prepare_cached("SELECT tx FROM journal WHERE namespace = $1 ORDER BY seq DESC LIMIT 1").await?;
+    let mut newest = BTreeSet::new();
+    for statement in [&tx, &told] {
+        if let Some(row) = db.query_opt(statement, &[&namespace]).await?
+            && let Some(id) = row.try_get::<_, Option<Uuid>>(0)?
+        {
+            newest.insert(TxId(id));
+        }
+    }
+    Ok(newest)
+}
+
+async fn remove(db: &ClientWrapper, namespace: i64, going: &[(Transaction, i64)]) -> Result<u32, Fault> {
+    if going.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<Uuid> = going.iter().map(|(tx, _)| tx.id.0).collect();
+    let lanes: Vec<i64> = going.iter().map(|(_, lane)| *lane).collect();
+    let ords: Vec<i64> = going.iter().map(|(tx, _)| tx.order.0).collect();
+    let signers: Vec<&[u8]> = going.iter().map(|(tx, _)| tx.lane.signer.0.as_slice()).collect();
+    let keys: Vec<Option<&str>> =
+        going.iter().map(|(tx, _)| tx.request.request_id.as_ref().map(RequestId::as_str)).collect();
+    let details =
+        going.iter().map(|(tx, _)| serde_json::to_string(&Kept::of(tx))).collect::<Result<Vec<_>, _>>()?;
+    let keep = db
+        .prepare_cached(
+            "INSERT INTO kept (namespace, id, signer, request_id, details)
+             SELECT $1, u.* FROM unnest($2::uuid[], $3::bytea[], $4::text[], $5::text[]) AS u",
+        )
+        .await?;
+    db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details]).await?;
+    for table in ["attempt", "journal"] {
+        let delete = format!(
+            "DELETE FROM {table} USING unnest($1::uuid[], $2::bigint[]) AS u (tx, lane)
+             WHERE {table}.tx = u.tx AND {table}.lane = u.lane"
+        );
+        let delete = db.prepare_cached(&delete).await?;
+        db.execute(&delete, &[&ids, &lanes]).await?;
+    }
+    let delete = db.prepare_cached("DELETE FROM tx WHERE ord = ANY ($1::bigint[])").await?;
+    let removed = db.execute(&delete, &[&ords]).await?;
+    Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+}
+
+/// What stayed under the keys and ids of some admissions.
+#[derive(Default)]
+pub(super) struct Stayed {
+    by_key: BTreeMap<(Account, RequestId), Kept>,
+    by_id: BTreeMap<TxId, Kept>,
+}
+
+impl Stayed {
+    pub(super) async fn read(
+        db: &ClientWrapper,
+        namespace: i64,
+        news: &[&NewTransaction],
+    ) -> Result<Self, Fault> {
+        let mut stayed = Self::default();
+        if news.is_empty() {
+            return Ok(stayed);
+        }
+        let ids: Vec<Uuid> = news.iter().map(|new| new.id.0).collect();
+        let (signers, keys): (Vec<&[u8]>, Vec<&str>) = news
+            .iter()
+            .filter_map(|new| Some((new.lane.signer.0.as_slice(), new.request.request_id.as_ref()?.as_str())))
+            .unzip();
+        let find = db
+            .prepare_cached(
+                "SELECT kept.details FROM kept WHERE kept.id = ANY ($2::uuid[]) AND kept.namespace = $1
+                 UNION ALL
+                 SELECT kept.details FROM unnest($3::bytea[], $4::text[]) AS u (signer, key)
+                 JOIN kept ON kept.signer = u.signer AND kept.request_id = u.key AND kept.namespace = $1
+                    AND kept.request_id IS NOT NULL",
+            )
+            .await?;
+        for row in db.query(&find, &[&namespace, &ids, &signers, &keys]).await? {
+            let kept: Kept = rows::json("kept.details", row.try_get(0)?)?;
+            if let Some(key) = kept.request_id.clone() {
+                stayed.by_key.insert((kept.lane.signer, key), kept.clone());
+            }
+            stayed.by_id.insert(kept.id, kept);
+        }
+        Ok(stayed)
+    }
+
+    /// What an admission amounts to, if what it names was removed.
+    pub(super) fn answer(&self, new: &NewTransaction) -> Option<Result<Admission, Fault>> {
+        let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
+        if let Some(kept) = key.and_then(|key| self.by_key.get(&key)) {
+            return Some(Ok(rules::kept_under_key(kept.clone(), new)));
+        }
+        let kept = self.by_id.get(&new.id)?;
+        Some(rules::kept_under_id(kept.clone(), new).map_err(Fault::Refused))
+    }
+}
+
+/// What stayed under an id.
+pub(super) async fn by_id(db: &ClientWrapper, namespace: i64, id: TxId) -> Result<Option<Kept>, Fault> {
+    let find = db.prepare_cached("SELECT details FROM kept WHERE id = $1 AND namespace = $2").await?;
+    let row = db.query_opt(&find, &[&id.0, &namespace]).await?;
+    row.map(|row| rows::json("kept.details", row.try_get(0)?)).transpose()
+}
+
+/// What stayed under a signer's key.
+pub(super) async fn by_request(
+    db: &ClientWrapper,
+    namespace: i64,
+    signer: Account,
+    request: &RequestId,
+) -> Result<Option<Kept>, Fault> {
+    let find = "SELECT details FROM kept WHERE signer = $1 AND request_id = $2 AND namespace = $3";
+    let find = db.prepare_cached(find).await?;
+    let row = db.query_opt(&find, &[&signer.0.as_slice(), &request.as_str(), &namespace]).await?;
+    row.map(|row| rows::json("kept.details", row.try_get(0)?)).transpose()
+}

@@ -1,0 +1,578 @@
+//! A group of writes as one database transaction, and what is done when it does not come through.
+//!
+//! | what went wrong | what follows |
+//! |---|---|
+//! | a commit is stale, or contradicts what is stored | it is left out; the others are written |
+//! | the database refuses a value (a NUL, a constraint, a lock that nobody gives up) | the group is halved until the bad one is alone |
+//! | two transactions met (deadlock, serialisation) | once more |
+//! | the connection broke before COMMIT was sent | once more: nothing of it can be on disk |
+//! | the connection broke after | it is looked up: see below |
+//!
+//! COMMIT is sent when all lanes of the group are locked by its transaction. So whoever gets a lane's lock afterwards
+//! knows that it has ended, one way or the other, even if its server process went on without us. The next try does
+//! just that: it finds the lane's version as it was, and writes; or one higher under its own token, and knows that it
+//! landed. Admissions and commands are found by their ids in the same way: an insert waits for an unfinished one of
+//! the same id. What cannot be looked up in time is answered as not known.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use deadpool_postgres::ClientWrapper;
+use landfall_core::journal::Entry;
+use landfall_core::ports::store::{
+    self, Admission, ChainRecord, Command, Forget, LaneCommit, Write, WriteError, Written,
+};
+use landfall_core::request::NewTransaction;
+use landfall_core::transaction::Transaction;
+use landfall_core::{LaneId, QueueOrder};
+use tokio::time::Instant;
+use tokio_postgres::Statement;
+
+use super::Inner;
+use super::admit::{self, Known};
+use super::commit::{self, Places, Verdict};
+use super::error::Fault;
+use super::forget::{self, Stayed};
+use super::rows::bits;
+use super::small::{ChainRows, CommandRows};
+use crate::rules;
+
+const DOING: &str = "write";
+
+/// How often the same writes are tried after they met another transaction.
+const COLLISIONS: u32 = 5;
+
+/// A value of a query.
+type Value<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
+
+type Answer = Result<Written, WriteError>;
+
+/// Writes that are tried together, in the order in which they apply.
+#[derive(Clone)]
+struct Batch {
+    indices: Vec<usize>,
+    /// An earlier try may have landed.
+    again: bool,
+    /// It is a part of one that failed: it waits for locks only shortly.
+    part: bool,
+    collisions: u32,
+}
+
+/// Why a batch was not written.
+enum Failure {
+    /// These cannot be stored; the others may.
+    Some(Vec<(usize, Fault)>),
+    /// Nothing of it is on disk.
+    NotDone(Fault),
+    /// It may be on disk.
+    Maybe(Fault),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::NotDone(fault)
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::NotDone(error.into())
+    }
+}
+
+/// Commits a group; the answers are in its order.
+pub(super) async fn write(store: &Inner, group: &[Write]) -> Vec<Answer> {
+    let until = Instant::now() + store.connections.limits.write;
+    let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
+    let mut todo: VecDeque<Batch> = VecDeque::from(cut(store, group));
+    while let Some(mut batch) = todo.pop_front() {
+        if batch.indices.is_empty() {
+            continue;
+        }
+        match attempt(store, group, &batch).await {
+            Ok(done) => answers.extend(done),
+            Err(Failure::Some(bad)) => {
+                batch.indices.retain(|index| bad.iter().all(|(at, _)| at != index));
+                answers.extend(bad.into_iter().map(|(at, fault)| (at, Err(failed(&batch, fault)))));
+                todo.push_front(batch);
+            }
+            Err(Failure::Maybe(fault)) => {
+                tracing::warn!(%fault, writes = batch.indices.len(), "the answer to a commit was lost; looking it up");
+                batch.again = true;
+                next_try(batch, fault, until, &mut todo, &mut answers).await;
+            }
+            Err(Failure::NotDone(fault)) => {
+                next_try(batch, fault, until, &mut todo, &mut answers).await;
+            }
+        }
+    }
+    let never = || Err(WriteError::Failed(never_reached()));
+    (0..group.len()).map(|index| answers.remove(&index).unwrap_or_else(never)).collect()
+}
+
+/// Puts back what may pass when it is tried again, whole or in halves, and answers the rest.
+async fn next_try(
+    mut batch: Batch,
+    fault: Fault,
+    until: Instant,
+    todo: &mut VecDeque<Batch>,
+    answers: &mut BTreeMap<usize, Answer>,
+) {
+    let in_time = Instant::now() < until;
+    let lost = matches!(fault, Fault::Lost(_));
+    if in_time && lost {
+        // A database that restarts refuses at once: not so fast.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        todo.push_front(batch);
+    } else if in_time && fault.is_collision() && batch.collisions < COLLISIONS {
+        batch.collisions += 1;
+        todo.push_front(batch);
+    } else if in_time && batch.indices.len() > 1 && !lost {
+        tracing::warn!(%fault, writes = batch.indices.len(), "a write failed its group, which is tried in halves");
+        let rest = batch.indices.split_off(batch.indices.len() / 2);
+        batch.part = true;
+        batch.collisions = 0;
+        todo.push_front(Batch { indices: rest, ..batch.clone() });
+        todo.push_front(batch);
+    } else if batch.indices.len() == 1 {
+        answers.extend(batch.indices.first().map(|index| (*index, Err(failed(&batch, fault)))));
+    } else {
+        let text = fault.to_string();
+        answers.extend(batch.indices.iter().map(|index| {
+            let same = Fault::Refused(text.clone());
+            (*index, Err(failed(&batch, same)))
+        }));
+    }
+}
+
+/// The answer to a write that could not be done.
+fn failed(batch: &Batch, fault: Fault) -> WriteError {
+    if batch.again { WriteError::Unknown(fault.to_string()) } else { fault.into_write_error(DOING) }
+}
+
+fn never_reached() -> store::Error {
+    store::Error::Failed { doing: DOING, text: "it was never reached".to_owned() }
+}
+
+/// Cuts a group where a write depends on what became of one before it: a second commit of one lane, a second
+/// admission under one id, or one that would make a lane although its key may just have been taken.
+fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let mut indices = Vec::new();
+    let (mut lanes, mut ids, mut keys) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for index in rules::order(group) {
+        let repeated = match group.get(index) {
+            Some(Write::Lane(commit)) => !lanes.insert(commit.lane),
+            Some(Write::Admit(new)) => {
+                let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
+                let key_repeated = key.is_some_and(|key| !keys.insert(key));
+                !ids.insert(new.id) || (key_repeated && store.numbers.known(new.lane).is_none())
+            }
+            Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => false,
+        };
+        if repeated {
+            batches.push(std::mem::take(&mut indices));
+            lanes.clear();
+            ids.clear();
+            keys.clear();
+            match group.get(index) {
+                Some(Write::Lane(commit)) => drop(lanes.insert(commit.lane)),
+                Some(Write::Admit(new)) => drop(ids.insert(new.id)),
+                Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => {}
+            }
+        }
+        // A removal is a transaction of its own, between those before and after it.
+        let alone = matches!(group.get(index), Some(Write::Forget(_)));
+        if alone {
+            batches.push(std::mem::take(&mut indices));
+        }
+        indices.push(index);
+        if alone {
+            batches.push(std::mem::take(&mut indices));
+        }
+    }
+    batches.push(indices);
+    let batch = |indices| Batch { indices, again: false, part: false, collisions: 0 };
+    batches.into_iter().map(batch).collect()
+}
+
+/// The writes of a batch by what they are.
+#[derive(Default)]
+struct Sorted<'g> {
+    admissions: Vec<(usize, &'g NewTransaction)>,
+    commands: Vec<(usize, &'g Command)>,
+    chains: Vec<(usize, &'g ChainRecord)>,
+    lanes: Vec<(usize, &'g LaneCommit)>,
+    /// Alone in its batch.
+    forget: Option<(usize, Forget)>,
+}
+
+fn sort<'g>(group: &'g [Write], batch: &Batch) -> Sorted<'g> {
+    let mut sorted = Sorted::default();
+    for index in &batch.indices {
+        match group.get(*index) {
+            Some(Write::Admit(new)) => sorted.admissions.push((*index, new)),
+            Some(Write::Command(command)) => sorted.commands.push((*index, command)),
+            Some(Write::Chain(record)) => sorted.chains.push((*index, record)),
+            Some(Write::Lane(commit)) => sorted.lanes.push((*index, commit)),
+            Some(Write::Forget(step)) => sorted.forget = Some((*index, *step)),
+            None => {}
+        }
+    }
+    sorted
+}
+
+/// One try: a database transaction from its beginning to its end.
+async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(usize, Answer)>, Failure> {
+    let connection = store.connections.get().await?;
+    let db = connection.db()?;
+    let limits = store.connections.limits;
+    let mut work = sort(group, batch);
+    let mut answers = Vec::new();
+    let body = tokio::time::timeout(limits.step, body(store, db, batch, &mut work, &mut answers));
+    let done = body.await.unwrap_or_else(|_| Err(Failure::NotDone(timed_out(store))));
+    if let Err(failure) = done {
+        let usable = match &failure {
+            Failure::Some(_) | Failure::NotDone(Fault::Refused(_) | Fault::Fenced(_)) => true,
+            Failure::NotDone(Fault::Sql(error)) => error.code().is_some(),
+            Failure::NotDone(_) | Failure::Maybe(_) => false,
+        };
+        let rollback = async { Ok(db.batch_execute("ROLLBACK").await?) };
+        if usable && store.connections.within(rollback).await.is_ok() {
+            connection.give_back();
+        }
+        return Err(failure);
+    }
+    // From here to its answer nobody knows.
+    let commit = async { Ok(db.batch_execute("COMMIT").await?) };
+    match store.connections.within(commit).await {
+        Ok(()) => {
+            connection.give_back();
+            Ok(answers)
+        }
+        Err(fault @ Fault::Lost(_)) => Err(Failure::Maybe(fault)),
+        // The server says that it did not commit.
+        Err(fault) => Err(Failure::NotDone(fault)),
+    }
+}
+
+fn timed_out(store: &Inner) -> Fault {
+    Fault::Lost(format!("no answer within {:?}", store.connections.limits.step))
+}
+
+async fn body<'g>(
+    store: &Inner,
+    db: &ClientWrapper,
+    batch: &Batch,
+    work: &mut Sorted<'g>,
+    answers: &mut Vec<(usize, Answer)>,
+) -> Result<(), Failure> {
+    let namespace = store.namespace;
+    if let Some((index, step)) = work.forget {
+        db.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        answers.push((index, Ok(Written::Forgotten(forget::forget(db, namespace, step).await?))));
+        db.batch_execute("SET LOCAL statement_timeout = 0").await?;
+        return Ok(());
+    }
+    let prepared = Prepared::on(db).await?;
+    let lanes = resolve_lanes(store, db, batch, work, answers).await?;
+    let news: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
+    let ords = begin(db, &prepared, batch, store, news.len()).await?;
+    let inserts = admit::Rows::of(&news, &ords, &lanes)?;
+    let commands = CommandRows::of(&work.commands, &lanes)?;
+    let chains = ChainRows::of(&work.chains)?;
+    let numbers: Vec<i64> =
+        work.lanes.iter().filter_map(|(_, commit)| lanes.get(&commit.lane).copied()).collect();
+    let named: BTreeSet<_> = work.lanes.iter().flat_map(|(_, commit)| commit::named(commit)).collect();
+    let named: Vec<uuid::Uuid> = named.into_iter().map(|id| id.0).collect();
+    let heads_of: [Value<'_>; 1] = [&numbers];
+    let places_of: [Value<'_>; 1] = [&named];
+    // Sent at once; the server does them in this order.
+    let (inserted, (), (), (), heads, places) = tokio::try_join!(
+        biased;
+        inserts.insert(db, &prepared.insert, namespace),
+        commands.insert(db, &prepared.command, namespace),
+        chains.put(db, &prepared.chain, namespace),
+        lock(db, &prepared.lock, &numbers),
+        some(db, &prepared.heads, numbers.is_empty(), &heads_of),
+        some(db, &prepared.places, named.is_empty(), &places_of),
+    )?;
+    answers.extend(work.commands.iter().map(|(index, _)| (*index, Ok(Written::Command))));
+    answers.extend(work.chains.iter().map(|(index, _)| (*index, Ok(Written::Chain))));
+
+    let mut rows = commit::Rows::default();
+    let inserted: BTreeSet<i64> = inserted.into_iter().collect();
+    let mut refused = Vec::new();
+    for (((index, new), ord), admission) in
+        work.admissions.iter().zip(&ords).zip(admissions(store, db, batch, work, &ords, &inserted).await?)
+    {
+        match admission {
+            Ok(admission) => {
+                if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
+                    let lane = lanes.get(&new.lane).copied().unwrap_or_default();
+                    let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
+                    rows.journal(lane, Some(new.id), bits(new.request.accepted_at.0), entry);
+                }
+                answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
+            }
+            Err(fault) => refused.push((*index, Err(failed(batch, fault)))),
+        }
+    }
+    answers.append(&mut refused);
+    take_back(db, &work.admissions, &ords, &inserted, answers).await?;
+
+    let heads = commit::heads(&heads)?;
+    let places = Places::of(&places)?;
+    for (index, commit) in &work.lanes {
+        let number = lanes.get(&commit.lane).copied();
+        let head = number.and_then(|number| heads.get(&number).copied());
+        let judged = commit::judge(commit, head, batch.again).and_then(|verdict| match verdict {
+            Verdict::Write => rows.add(*index, commit, number.unwrap_or_default(), &places),
+            Verdict::Landed => {
+                answers.push((*index, Ok(Written::Lane(commit::next_version(commit)))));
+                Ok(())
+            }
+        });
+        match judged {
+            Ok(()) => {}
+            Err(Fault::Fenced(lane)) => answers.push((*index, Err(WriteError::Fenced { lane }))),
+            Err(fault) => answers.push((*index, Err(failed(batch, fault)))),
+        }
+    }
+    change(db, &prepared, namespace, &rows).await?;
+    answers.extend(
+        rows.commits().map(|(index, commit)| (index, Ok(Written::Lane(commit::next_version(commit))))),
+    );
+    Ok(())
+}
+
+/// Everything that lanes change, sent at once. The journal comes last: its numbers are taken under a lock that all
+/// nodes of the namespace share.
+async fn change(
+    db: &ClientWrapper,
+    prepared: &Prepared,
+    namespace: i64,
+    rows: &commit::Rows<'_>,
+) -> Result<(), Failure> {
+    let (fenced, (), (), (), hints, (), commands, (), ()) = tokio::try_join!(
+        biased;
+        rows.fence(db, &prepared.fence),
+        rows.leave_slots(db, &prepared.leave),
+        rows.update_txs(db, &prepared.update),
+        rows.insert_attempts(db, &prepared.attempts),
+        rows.update_hints(db, &prepared.hints),
+        rows.close_slots(db, &prepared.close),
+        rows.finish_commands(db, &prepared.done, namespace),
+        rows.write_journal(db, &prepared.journal, namespace),
+        // A statement timeout that strikes while COMMIT waits for a standby would answer "committed" for what the
+        // standby does not have. A COMMIT that takes too long is given up by us, and looked up.
+        db.batch_execute("SET LOCAL statement_timeout = 0"),
+    )?;
+    let mut bad = hints;
+    bad.extend(commands);
+    if !bad.is_empty() {
+        return Err(Failure::Some(bad));
+    }
+    if !fenced {
+        // A session ended between the look and the fence. The next look sees it.
+        return Err(Failure::NotDone(Fault::Lost("a lease ended while its lane was written".to_owned())));
+    }
+    Ok(())
+}
+
+/// Takes rows back that were inserted although their key or id belongs to a transaction whose history was removed.
+async fn take_back(
+    db: &ClientWrapper,
+    admissions: &[(usize, &NewTransaction)],
+    ords: &[i64],
+    inserted: &BTreeSet<i64>,
+    answers: &[(usize, Answer)],
+) -> Result<(), tokio_postgres::Error> {
+    let new: BTreeSet<usize> = answers
+        .iter()
+        .filter_map(|(index, answer)| match answer {
+            Ok(Written::Admitted(admission)) if matches!(**admission, Admission::New(_)) => Some(*index),
+            _ => None,
+        })
+        .collect();
+    let wrong: Vec<i64> = admissions
+        .iter()
+        .zip(ords)
+        .filter(|((index, _), ord)| inserted.contains(ord) && !new.contains(index))
+        .map(|(_, ord)| *ord)
+        .collect();
+    if !wrong.is_empty() {
+        db.execute("DELETE FROM tx WHERE ord = ANY ($1::bigint[])", &[&wrong]).await?;
+    }
+    Ok(())
+}
+
+/// What became of each admission: inserted, or known already.
+async fn admissions(
+    store: &Inner,
+    db: &ClientWrapper,
+    batch: &Batch,
+    work: &Sorted<'_>,
+    ords: &[i64],
+    inserted: &BTreeSet<i64>,
+) -> Result<Vec<Result<Admission, Fault>>, Fault> {
+    let old: Vec<&NewTransaction> = work
+        .admissions
+        .iter()
+        .zip(ords)
+        .filter(|(_, ord)| !inserted.contains(ord))
+        .map(|((_, new), _)| *new)
+        .collect();
+    let known = Known::read(db, store.namespace, &old).await?;
+    let all: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
+    let stayed = Stayed::read(db, store.namespace, &all).await?;
+    let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
+        if let Some(removed) = stayed.answer(new) {
+            return removed;
+        }
+        if inserted.contains(ord) {
+            return Ok(Admission::New(Transaction { ..rules::admitted(new, QueueOrder(*ord)) }));
+        }
+        known.answer(new, batch.again).unwrap_or_else(|| {
+            Err(Fault::corrupt("tx", format!("{} is refused as known but cannot be found", new.id)))
+        })
+    };
+    Ok(work.admissions.iter().zip(ords).map(answer).collect())
+}
+
+/// The row numbers of all lanes that are named. A lane is made for a command, and for an admission that is new: those
+/// whose key or id is known are answered here, and write nothing.
+async fn resolve_lanes(
+    store: &Inner,
+    db: &ClientWrapper,
+    batch: &Batch,
+    work: &mut Sorted<'_>,
+    answers: &mut Vec<(usize, Answer)>,
+) -> Result<BTreeMap<LaneId, i64>, Fault> {
+    let namespace = store.namespace;
+    let named = work.lanes.iter().map(|(_, commit)| commit.lane);
+    let asked = named.chain(work.admissions.iter().map(|(_, new)| new.lane));
+    let mut found = store.numbers.find(db, namespace, asked).await?;
+    let homeless: Vec<&NewTransaction> =
+        work.admissions.iter().map(|(_, new)| *new).filter(|new| !found.contains_key(&new.lane)).collect();
+    let known = Known::read(db, namespace, &homeless).await?;
+    let stayed = Stayed::read(db, namespace, &homeless).await?;
+    work.admissions.retain(|(index, new)| {
+        let answer = if found.contains_key(&new.lane) {
+            None
+        } else {
+            stayed.answer(new).or_else(|| known.answer(new, batch.again))
+        };
+        match answer {
+            None => true,
+            Some(Ok(admission)) => {
+                answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
+                false
+            }
+            Some(Err(fault)) => {
+                answers.push((*index, Err(failed(batch, fault))));
+                false
+            }
+        }
+    });
+    let wanted: BTreeSet<LaneId> = work
+        .admissions
+        .iter()
+        .map(|(_, new)| new.lane)
+        .chain(work.commands.iter().map(|(_, command)| command.lane))
+        .filter(|lane| !found.contains_key(lane))
+        .collect();
+    if !wanted.is_empty() {
+        found.extend(store.numbers.find_or_make(db, namespace, wanted).await?);
+    }
+    Ok(found)
+}
+
+/// Begins the transaction and draws numbers for the queue.
+async fn begin(
+    db: &ClientWrapper,
+    prepared: &Prepared,
+    batch: &Batch,
+    store: &Inner,
+    count: usize,
+) -> Result<Vec<i64>, Fault> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+    if batch.part {
+        begin.push_str(&format!(
+            "; SET LOCAL lock_timeout = {}",
+            store.connections.limits.lock.as_millis() / 10
+        ));
+    }
+    let drawn_of: [Value<'_>; 1] = [&count];
+    let (_, drawn) = tokio::try_join!(
+        biased;
+        db.batch_execute(&begin),
+        some(db, &prepared.draw, count == 0, &drawn_of),
+    )?;
+    let mut ords = drawn.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+    ords.sort_unstable();
+    Ok(ords)
+}
+
+async fn lock(
+    db: &ClientWrapper,
+    statement: &Statement,
+    lanes: &Vec<i64>,
+) -> Result<(), tokio_postgres::Error> {
+    if !lanes.is_empty() {
+        db.query(statement, &[lanes]).await?;
+    }
+    Ok(())
+}
+
+/// The rows of a query that is not asked if there is nothing to ask for.
+async fn some(
+    db: &ClientWrapper,
+    statement: &Statement,
+    nothing: bool,
+    values: &[Value<'_>],
+) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+    if nothing { Ok(Vec::new()) } else { db.query(statement, values).await }
+}
+
+/// The statements of a group. They are prepared before any is sent: what is sent at once must not be held up in the
+/// middle by one that is not.
+struct Prepared {
+    draw: Statement,
+    insert: Statement,
+    command: Statement,
+    chain: Statement,
+    lock: Statement,
+    heads: Statement,
+    places: Statement,
+    fence: Statement,
+    leave: Statement,
+    update: Statement,
+    attempts: Statement,
+    hints: Statement,
+    close: Statement,
+    done: Statement,
+    journal: Statement,
+}
+
+impl Prepared {
+    async fn on(db: &ClientWrapper) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            draw: db.prepare_cached("SELECT nextval('tx_ord') FROM generate_series(1, $1::bigint)").await?,
+            insert: db.prepare_cached(admit::INSERT).await?,
+            command: db.prepare_cached(CommandRows::INSERT).await?,
+            chain: db.prepare_cached(ChainRows::PUT).await?,
+            lock: db.prepare_cached(commit::LOCK).await?,
+            heads: db.prepare_cached(commit::HEADS).await?,
+            places: db.prepare_cached(commit::PLACES).await?,
+            fence: db.prepare_cached(commit::FENCE).await?,
+            leave: db.prepare_cached(commit::LEAVE).await?,
+            update: db.prepare_cached(commit::UPDATE).await?,
+            attempts: db.prepare_cached(commit::ATTEMPTS).await?,
+            hints: db.prepare_cached(commit::HINTS).await?,
+            close: db.prepare_cached(commit::CLOSE).await?,
+            done: db.prepare_cached(commit::DONE).await?,
+            journal: db.prepare_cached(commit::JOURNAL).await?,
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! The PostgreSQL adapter: many processes on one database, each lane written by its owner alone.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `open` | reaching the database, and what is said when it cannot be used |
+//! | `pool` | connections, and how long anything may take |
+//! | `schema`, `migrations/` | tables and their versions |
+//! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
+//! | `admit`, `commit`, `forget`, `small`, `leases`, `lanes` | writes |
+//! | `reads/` | look-ups |
+//! | `rows`, `error` | columns to values, failures to sentences |
+//!
+//! What it relies on, of any database that speaks PostgreSQL's language: row locks that are held to the commit, and
+//! statements that see what was committed before they began (READ COMMITTED, or stricter with retries). No advisory
+//! locks, no transaction numbers, no notifications.
+
+mod admit;
+mod commit;
+mod error;
+mod forget;
+mod group;
+mod lanes;
+mod leases;
+mod open;
+mod pool;
+mod reads;
+mod rows;
+mod schema;
+mod small;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use landfall_core::journal::JournalRow;
+use landfall_core::ports::store::{
+    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
+    TxRecord, Write, WriteError, Written,
+};
+use landfall_core::transaction::Transaction;
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+};
+
+use lanes::LaneNumbers;
+pub use open::{OpenError, Options, without_password};
+use pool::Connections;
+
+/// A store in a PostgreSQL database. Clones are handles to the same connections.
+#[derive(Clone)]
+pub struct Postgres {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    place: String,
+    connections: Connections,
+    namespace: i64,
+    numbers: LaneNumbers,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.connections.close();
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Postgres").field(&self.inner.place).finish()
+    }
+}
+
+impl Postgres {
+    /// Connects to the database that a `postgres://` URL names, brings its schema up to date and enters a namespace.
+    pub async fn open(url: &str, namespace: &Namespace, options: &Options) -> Result<Self, OpenError> {
+        let config = open::config_of(url)?;
+        let connections = Connections::new(config, options)
+            .map_err(|error| OpenError::BadUrl { url: without_password(url), detail: error.to_string() })?;
+        let namespace = open::open(&connections, url, namespace, options).await?;
+        let place = without_password(url);
+        let numbers = LaneNumbers::default();
+        Ok(Self { inner: Arc::new(Inner { place, connections, namespace, numbers }) })
+    }
+}
+
+/// Runs a look-up or another small piece of work on a connection: `run!(self, "what", |db, inner| work)`. Further
+/// names are values in an `Arc` that the work shares.
+macro_rules! run {
+    ($self:ident, $doing:literal, |$db:ident, $inner:ident $(, $shared:ident)*| $work:expr) => {{
+        let shared = Arc::clone(&$self.inner);
+        let work = shared.clone();
+        shared
+            .connections
+            .run($doing, move |$db| {
+                let $inner = Arc::clone(&work);
+                $(let $shared = Arc::clone(&$shared);)*
+                Box::pin(async move { $work.await })
+            })
+            .await
+    }};
+}
+
+#[async_trait]
+impl Log for Postgres {
+    async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
+        group::write(&self.inner, &writes).await
+    }
+}
+
+#[async_trait]
+impl Leases for Postgres {
+    async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
+        let node: Arc<str> = node.into();
+        run!(self, "open a session", |db, inner, node| leases::open_session(
+            db,
+            inner.namespace,
+            session,
+            &node,
+            lasting
+        ))
+    }
+
+    async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error> {
+        run!(self, "renew a session", |db, inner| leases::renew_session(
+            db,
+            inner.namespace,
+            session,
+            lasting
+        ))
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), Error> {
+        run!(self, "close a session", |db, inner| leases::close_session(db, inner.namespace, session))
+    }
+
+    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
+        run!(self, "acquire a lane", |db, inner| leases::acquire(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            session
+        ))
+    }
+
+    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
+        run!(self, "release a lane", |db, inner| leases::release(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            session,
+            token
+        ))
+    }
+}
+
+#[async_trait]
+impl Reads for Postgres {
+    async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error> {
+        run!(self, "load a lane", |db, inner| reads::lanes::load(db, inner.namespace, &inner.numbers, lane))
+    }
+
+    async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
+        run!(self, "read what waits", |db, inner| reads::lanes::waiting(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            limit
+        ))
+    }
+
+    async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
+        run!(self, "read a command", |db, inner| reads::lanes::command(db, inner.namespace, id))
+    }
+
+    async fn disabled_lanes(&self) -> Result<Vec<LaneId>, Error> {
+        run!(self, "find disabled lanes", |db, inner| reads::lanes::disabled(db, inner.namespace))
+    }
+
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+        run!(self, "read commands", |db, inner| reads::lanes::commands(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            limit
+        ))
+    }
+
+    async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {
+        run!(self, "find lanes with work", |db, inner| reads::lanes::with_work(db, inner.namespace))
+    }
+
+    async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error> {
+        run!(self, "read a transaction", |db, inner| reads::txs::by_id(db, inner.namespace, id))
+    }
+
+    async fn tx_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<TxRecord>, Error> {
+        let request = Arc::new(request.clone());
+        run!(self, "read a transaction", |db, inner, request| reads::txs::by_request(
+            db,
+            inner.namespace,
+            signer,
+            &request
+        ))
+    }
+
+    async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error> {
+        run!(self, "read what stayed", |db, inner| forget::by_id(db, inner.namespace, id))
+    }
+
+    async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error> {
+        let request = Arc::new(request.clone());
+        run!(self, "read what stayed", |db, inner, request| forget::by_request(
+            db,
+            inner.namespace,
+            signer,
+            &request
+        ))
+    }
+
+    async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
+        let query = Arc::new(query.clone());
+        run!(self, "list transactions", |db, inner, query| reads::txs::list(db, inner.namespace, &query))
+    }
+
+    async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error> {
+        run!(self, "read a journal", |db, inner| reads::journal::of_tx(db, inner.namespace, tx))
+    }
+
+    async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error> {
+        run!(self, "read the journal", |db, inner| reads::journal::after(db, inner.namespace, after, limit))
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {
+        run!(self, "list lanes", |db, inner| reads::lanes::summaries(db, inner.namespace))
+    }
+
+    async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error> {
+        run!(self, "read a lane", |db, inner| reads::lanes::one(db, inner.namespace, lane))
+    }
+
+    async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
+        run!(self, "read a chain", |db, inner| reads::lanes::chain(db, inner.namespace, chain))
+    }
+
+    /// Commits one small row: whatever would stop an admission stops this too.
+    async fn writable(&self) -> Result<(), Error> {
+        run!(self, "store a probe", |db, inner| async move {
+            let probe = "UPDATE namespace SET probes = probes + 1 WHERE id = $1";
+            let probe = db.prepare_cached(probe).await?;
+            db.execute(&probe, &[&inner.namespace]).await?;
+            Ok(())
+        })
+    }
+}
