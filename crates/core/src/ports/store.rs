@@ -247,6 +247,18 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// How it ended, as far as that is still known.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            state: self.state,
+            slot: self.slot,
+            hash: self.hash,
+            reason: self.reason.clone(),
+            ..Status::accepted(self.ended_at)
+        }
+    }
+
     /// What is to stay of a transaction that has ended.
     #[must_use]
     pub fn of(tx: &Transaction) -> Self {
@@ -423,11 +435,16 @@ pub trait Reads: Send + Sync {
 
     /// A command by its id, done or not.
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error>;
-    /// How far these transactions are, whatever their lanes; unknown ones are left out.
+    /// How far these transactions are, whatever their lanes, also of those whose history was removed; unknown ones are
+    /// left out.
     async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            found.extend(self.tx(*id).await?.map(|record| (*id, record.tx.status)));
+            let status = match self.tx(*id).await? {
+                Some(record) => Some(record.tx.status),
+                None => self.kept(*id).await?.map(|kept| kept.status()),
+            };
+            found.extend(status.map(|status| (*id, status)));
         }
         Ok(found)
     }

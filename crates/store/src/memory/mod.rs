@@ -167,8 +167,11 @@ impl Reads for Memory {
 
     async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
         Ok(self.space(|space| {
-            let found = ids.iter().filter_map(|id| Some((*id, space.tx(*id)?.status.clone())));
-            found.collect()
+            let status = |id: &TxId| match space.tx(*id) {
+                Some(tx) => Some((*id, tx.status.clone())),
+                None => space.kept.get(id).map(|kept| (*id, kept.status())),
+            };
+            ids.iter().filter_map(status).collect()
         }))
     }
 
