@@ -435,6 +435,12 @@ pub(crate) struct Bench {
     /// Over how many signers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
     pub(crate) signers: u64,
+    /// A PostgreSQL database (`postgres://…`) instead of an SQLite file; each run has a namespace of its own in it.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// How many servers share the database; more than one needs PostgreSQL.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) nodes: u64,
     /// How many transactions go in one request.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) batch: u64,
