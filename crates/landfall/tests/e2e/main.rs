@@ -14,6 +14,7 @@ mod actions;
 mod bad_input;
 mod cli;
 mod concurrency;
+mod events;
 mod hostile;
 mod hostile_callers;
 mod kills;

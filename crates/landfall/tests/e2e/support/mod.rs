@@ -7,7 +7,7 @@ mod process;
 mod server;
 mod wait;
 
-pub(crate) use api::{Answer, Api, text};
+pub(crate) use api::{Answer, Api, http_client, text};
 pub(crate) use chain::{Chain, marker, number_of};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Output, program, run, run_within, signal};
