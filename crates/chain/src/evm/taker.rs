@@ -121,7 +121,9 @@ async fn passed_otherwise(
         return Err(Failure::Unreadable(text));
     }
     let explained = (first.0..end.0).all(|slot| used.contains(&Slot(slot)));
-    if explained || is_delegated(endpoint, account, before).await? || is_delegated(endpoint, account, block).await?
+    if explained
+        || is_delegated(endpoint, account, before).await?
+        || is_delegated(endpoint, account, block).await?
     {
         return Ok(());
     }

@@ -162,7 +162,8 @@ impl RawTransaction {
                 }),
             };
             let is_here = said == 0 || said == chain.0;
-            (is_here && EvmCodec.authority(&authorization) == Some(account)).then_some(Slot(raw.nonce.as_u64()))
+            (is_here && EvmCodec.authority(&authorization) == Some(account))
+                .then_some(Slot(raw.nonce.as_u64()))
         };
         list.filter_map(of_account).collect()
     }
