@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// See and steer lanes: one account on one chain.
     #[command(subcommand)]
     Lane(Lane),
+    /// Put a development chain that was started over away.
+    #[command(subcommand)]
+    Chain(Chain),
     /// Make keys and see their addresses.
     #[command(subcommand)]
     Key(Key),
@@ -353,6 +356,29 @@ pub(crate) struct LaneName {
     pub(crate) signer: String,
     #[command(flatten)]
     pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chain {
+    /// Archive everything that is stored of a chain, so that a new chain with its id can be used.
+    ///
+    /// For a development chain that was started over. Nothing is deleted: it moves to a namespace of its own. Never do
+    /// this to a chain that goes on: request ids become free again, and what is under way there would be forgotten. The
+    /// server must be stopped.
+    #[command(after_help = "Example:\n  landfall chain forget 31337 --config landfall.toml --yes")]
+    Forget {
+        /// Its id.
+        id: u64,
+        /// The configuration file, which names the store.
+        #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
+        config: PathBuf,
+        /// Yes, the chain was started over.
+        #[arg(long)]
+        yes: bool,
+        /// The answer as JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

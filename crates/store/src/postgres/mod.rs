@@ -6,7 +6,7 @@
 //! | `pool` | connections, and how long anything may take |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
-//! | `admit`, `commit`, `forget`, `small`, `leases`, `lanes` | writes |
+//! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -15,6 +15,7 @@
 //! locks, no transaction numbers, no notifications.
 
 mod admit;
+mod archive;
 mod commit;
 mod error;
 mod forget;
@@ -46,6 +47,8 @@ use landfall_core::{
 use lanes::LaneNumbers;
 pub use open::{OpenError, Options, without_password};
 use pool::Connections;
+
+use crate::Archived;
 
 /// A store in a PostgreSQL database. Clones are handles to the same connections.
 #[derive(Clone)]
@@ -100,6 +103,14 @@ macro_rules! run {
             })
             .await
     }};
+}
+
+impl Postgres {
+    /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it. Refused
+    /// while any node is at work.
+    pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
+        run!(self, "put a chain away", |db, inner| archive::archive(db, inner.namespace, chain))
+    }
 }
 
 #[async_trait]

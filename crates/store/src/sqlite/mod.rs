@@ -5,7 +5,7 @@
 //! | `open` | who may open the file, and what is said when it cannot be used |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `writer`, `scope` | the thread that writes, and what a write works in |
-//! | `group`, `admit`, `commit`, `forget`, `leases` | writes |
+//! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -13,6 +13,7 @@
 //! lock is held for the life of the process.
 
 mod admit;
+mod archive;
 mod commit;
 mod error;
 mod forget;
@@ -45,6 +46,8 @@ use landfall_core::{
 pub use open::{OpenError, Options};
 use readers::Readers;
 use writer::Writer;
+
+use crate::Archived;
 
 /// A store in one SQLite file. Clones are handles to the same one; the file is closed with the last of them.
 #[derive(Clone)]
@@ -104,6 +107,12 @@ impl Sqlite {
             .map_err(|error| OpenError::Failed { file: file.clone(), detail: error.to_string() })?;
         let opened = identity(&file).unwrap_or_default();
         Ok(Self { inner: Arc::new(Inner { file, opened, readers, writer }) })
+    }
+
+    /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it.
+    pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
+        let archive = move |scope: &mut scope::Scope<'_>| archive::archive(scope, chain);
+        self.inner.writer.transaction("put a chain away", archive).await
     }
 }
 
