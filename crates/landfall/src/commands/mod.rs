@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod dev;
 mod dev_keys;
+mod failover;
 mod hostile;
 mod key;
 mod lane;
