@@ -470,6 +470,10 @@ pub(crate) struct Bench {
     /// How many transactions go in one request.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) batch: u64,
+    /// Measure instead how long lanes stand still when their node is killed, and when it is stopped, with three nodes
+    /// on the database that --store names.
+    #[arg(long, requires = "store", conflicts_with_all = ["count", "signers", "nodes", "batch"])]
+    pub(crate) failover: bool,
     /// The result as JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,7 +13,7 @@
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -360,6 +360,15 @@ pub enum Acquired {
     },
 }
 
+/// Who is there, and who has what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holders {
+    /// Sessions that have not ended.
+    pub live: BTreeSet<SessionId>,
+    /// Lanes that one of them holds.
+    pub held: BTreeMap<LaneId, SessionId>,
+}
+
 /// Who may write a lane (L1).
 #[async_trait]
 pub trait Leases: Send + Sync {
@@ -373,6 +382,8 @@ pub trait Leases: Send + Sync {
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error>;
     /// Gives a lane back; its row and token stay.
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error>;
+    /// The live sessions and their lanes. Only a hint, old when it arrives: [`Self::acquire`] decides.
+    async fn holders(&self) -> Result<Holders, Error>;
 }
 
 /// A lane as its owner loads it.

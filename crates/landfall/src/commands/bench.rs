@@ -16,8 +16,8 @@ use landfall_core::ports::signer::{Preimage, Signer as _};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
 use serde_json::json;
 
-use super::dev_keys;
 use super::rig::{self, Ground, Rig};
+use super::{dev_keys, failover};
 use crate::cli::Bench;
 use crate::client::Client;
 use crate::config::Chain;
@@ -29,6 +29,9 @@ const LIMIT: Duration = Duration::from_secs(600);
 const WINDOW: u64 = 2_000;
 
 pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
+    if let Some(store) = args.store.as_ref().filter(|_| args.failover) {
+        return failover::run(store, args.json).await;
+    }
     anyhow::ensure!(
         args.nodes == 1 || args.store.is_some(),
         "several nodes need a database that they can share: add --store postgres://…"

@@ -5,6 +5,7 @@ mod chain;
 mod demo;
 mod dev;
 mod dev_keys;
+mod failover;
 mod hostile;
 mod key;
 mod lane;

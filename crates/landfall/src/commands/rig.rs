@@ -114,7 +114,8 @@ impl Rig {
         self.start_node(0).await
     }
 
-    async fn start_node(&mut self, n: usize) -> Result<()> {
+    /// Starts one server, and waits until it can admit.
+    pub(crate) async fn start_node(&mut self, n: usize) -> Result<()> {
         let keys = self.signers.len();
         let node = self.nodes.get_mut(n).context("there is no such server")?;
         let program = std::env::current_exe().context("this program's own file is not known")?;
@@ -144,10 +145,25 @@ impl Rig {
 
     /// `SIGKILL` for the first server: nothing is finished, nothing is said.
     pub(crate) async fn kill_server(&mut self) -> Result<()> {
-        if let Some(mut process) = self.nodes.first_mut().and_then(|node| node.process.take()) {
+        self.kill_node(0).await
+    }
+
+    /// `SIGKILL` for one server.
+    pub(crate) async fn kill_node(&mut self, n: usize) -> Result<()> {
+        if let Some(mut process) = self.nodes.get_mut(n).and_then(|node| node.process.take()) {
             process.kill().await.context("the server could not be killed")?;
         }
         Ok(())
+    }
+
+    /// `SIGTERM` for one server, as a service manager sends it; gives its process to wait for.
+    pub(crate) fn stop_node(&mut self, n: usize) -> Result<Child> {
+        let process = self.nodes.get_mut(n).and_then(|node| node.process.take());
+        let process = process.context("the server does not run")?;
+        let id = process.id().context("the server does not run")?;
+        let sent = std::process::Command::new("kill").arg("-TERM").arg(id.to_string()).status();
+        anyhow::ensure!(sent.context("kill cannot be run")?.success(), "the server did not take the signal");
+        Ok(process)
     }
 
     /// The first server's log.

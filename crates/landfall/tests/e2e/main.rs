@@ -13,6 +13,7 @@
 mod actions;
 mod bad_input;
 mod cli;
+mod cluster;
 mod concurrency;
 mod events;
 mod hostile;

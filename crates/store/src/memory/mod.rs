@@ -25,8 +25,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
@@ -144,6 +144,11 @@ impl Leases for Memory {
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         self.space(|space| leases::release(space, lane, session, token));
         Ok(())
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        let now = self.clock.now();
+        Ok(self.space(|space| leases::holders(space, now)))
     }
 }
 

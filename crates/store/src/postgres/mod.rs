@@ -36,8 +36,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{
@@ -165,6 +165,10 @@ impl Leases for Postgres {
             session,
             token
         ))
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        run!(self, "see who holds what", |db, inner| leases::holders(db, inner.namespace))
     }
 }
 

@@ -35,8 +35,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
@@ -157,6 +157,10 @@ impl Leases for Sqlite {
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         let work = move |scope: &mut scope::Scope<'_>| leases::release(scope, lane, session, token);
         self.inner.writer.transaction("release a lane", work).await
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        self.inner.readers.read("see who holds what", reads::lanes::holders).await
     }
 }
 
