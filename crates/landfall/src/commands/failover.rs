@@ -117,8 +117,7 @@ impl Failover {
             }
             let lanes = self.client(watcher)?.get("/api/v1/lanes").await?;
             let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
-            let owners: BTreeSet<String> =
-                lanes.iter().map(|lane| text(lane, "owner.node")).collect();
+            let owners: BTreeSet<String> = lanes.iter().map(|lane| text(lane, "owner.node")).collect();
             let here: Vec<Address> = lanes
                 .iter()
                 .filter(|lane| text(lane, "owner.node") == name)
