@@ -141,11 +141,14 @@ async fn each_action_on_an_accepted_transaction() {
 #[tokio::test]
 async fn each_action_on_a_simulated_transaction_that_waits_for_a_slot() {
     let chain = Chain::without_mining().await;
-    let settings = Settings { max_in_flight: 1, chain: "checks = true", ..Settings::default() };
+    // Twice the window is prepared ahead: two slots are taken, and all four that wait are looked at.
+    let settings = Settings { max_in_flight: 2, chain: "checks = true", ..Settings::default() };
     let server = Server::start(&chain.url(), settings).await;
     let api = &server.api;
-    let first = api.submit(&marked(900)).await;
-    api.until_state(&first, "broadcast").await;
+    for blocker in [900, 901] {
+        let first = api.submit(&marked(blocker)).await;
+        api.until_state(&first, "broadcast").await;
+    }
     let ids = submit_all(api).await;
     for id in ids.values() {
         api.until_state(id, "simulated").await;
