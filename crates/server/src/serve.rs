@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::connections;
 use crate::guard;
+use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::routes;
 
@@ -48,6 +50,7 @@ impl Default for Limits {
 pub(crate) struct App {
     pub(crate) handle: Handle,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A server that listens.
@@ -59,10 +62,16 @@ pub struct Server {
 
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
-    pub async fn bind(listen: SocketAddr, handle: Handle, limits: Limits) -> std::io::Result<Self> {
+    /// `metrics` is the meter that the engine behind the handle was started with.
+    pub async fn bind(
+        listen: SocketAddr,
+        handle: Handle,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
-        let router = routes::router(App { handle, limits })
+        let router = routes::router(App { handle, limits, metrics })
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(limits, connections::whole_body))

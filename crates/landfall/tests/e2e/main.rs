@@ -18,6 +18,7 @@ mod hostile;
 mod hostile_callers;
 mod kills;
 mod life;
+mod metrics;
 mod postgres;
 mod refusals;
 mod restart;
