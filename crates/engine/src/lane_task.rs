@@ -5,6 +5,7 @@
 //! wrong is told to health and to everybody who asks why a transaction waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use landfall_core::lane::Lane;
@@ -211,6 +212,7 @@ pub(crate) async fn write(
         Err(WriteError::Fenced { .. }) => {
             shared.note(Fact::LeaseFenced);
             tracing::warn!(%chain, %signer, %token, %node, txs = moved.len(), "fenced: the lane is another's");
+            shared.leases.fenced.fetch_add(1, Ordering::Relaxed);
             Err(Ended::Lost)
         }
         Err(error) => {

@@ -14,6 +14,7 @@ mod problem;
 mod routes;
 mod serve;
 mod show;
+mod tail;
 
 pub use metrics::Metrics;
 pub use problem::{Code, Problem};

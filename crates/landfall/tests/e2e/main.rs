@@ -13,7 +13,9 @@
 mod actions;
 mod bad_input;
 mod cli;
+mod cluster;
 mod concurrency;
+mod events;
 mod hostile;
 mod hostile_callers;
 mod kills;
