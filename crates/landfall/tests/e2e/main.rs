@@ -20,6 +20,7 @@ mod hostile;
 mod hostile_callers;
 mod kills;
 mod life;
+mod metrics;
 mod postgres;
 mod refusals;
 mod restart;
