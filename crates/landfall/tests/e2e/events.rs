@@ -126,8 +126,12 @@ async fn a_listener_hears_what_it_asked_for_from_when_it_came_and_a_stopping_ser
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let id = server.api.submit(&submission(json!({ "to": RECEIVER }))).await;
     server.api.until_state(&id, "confirmed").await;
-    server.terminate();
     let mut text_heard = String::new();
+    while !text_heard.contains("tx.confirmed") {
+        let chunk = answer.chunk().await.unwrap().expect("the stream goes on");
+        text_heard.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    server.terminate();
     while let Ok(Some(chunk)) = answer.chunk().await {
         text_heard.push_str(std::str::from_utf8(&chunk).unwrap());
     }
