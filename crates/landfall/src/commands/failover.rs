@@ -117,8 +117,7 @@ impl Failover {
             }
             let lanes = self.client(watcher)?.get("/api/v1/lanes").await?;
             let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
-            let owners: BTreeSet<String> =
-                lanes.iter().map(|lane| text(lane, "owner.node")).collect();
+            let owners: BTreeSet<String> = lanes.iter().map(|lane| text(lane, "owner.node")).collect();
             let here: Vec<Address> = lanes
                 .iter()
                 .filter(|lane| text(lane, "owner.node") == name)
@@ -165,7 +164,7 @@ fn report(seen: &[Seen], as_json: bool) {
     }
     for seen in seen {
         println!(
-            "a node {}: its {} lanes work again after {:.2} s (the first) to {:.2} s (the last)",
+            "a node {}: lanes it had: {}; working again after {:.2} s (the first) to {:.2} s (the last)",
             word(seen.way),
             seen.lanes,
             seen.first.as_secs_f64(),
