@@ -91,7 +91,7 @@ impl Spread {
     }
 
     /// Of the lanes that run here, those to give back now.
-    pub(crate) fn to_give(
+    pub(crate) fn leaving(
         &mut self,
         running: &BTreeSet<LaneId>,
         hindered: impl Fn(LaneId) -> bool,
@@ -226,17 +226,17 @@ mod tests {
             ..holders
         };
         let mut spread = view(1, &held(live(1)), begun);
-        assert!(spread.to_give(&running, |_| false, begun).is_empty());
+        assert!(spread.leaving(&running, |_| false, begun).is_empty());
         spread.look(held(live(2)), begun);
-        assert!(spread.to_give(&running, |_| false, begun).is_empty(), "it has just come");
+        assert!(spread.leaving(&running, |_| false, begun).is_empty(), "it has just come");
         let later = begun + PATIENCE;
-        let first = spread.to_give(&running, |_| false, later);
+        let first = spread.leaving(&running, |_| false, later);
         assert!(!first.is_empty() && first.len() <= 25, "{} at once", first.len());
         // Nobody came for the first of them: it is taken again, and stays.
         let kept = first[0];
         spread.taken(kept);
         for _ in 0..200 {
-            assert!(!spread.to_give(&running, |_| false, later).contains(&kept));
+            assert!(!spread.leaving(&running, |_| false, later).contains(&kept));
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
         for me in 1..=2 {
             holders.held.insert(lane(1), session(me));
             let mut spread = view(me, &holders, begun);
-            assert_eq!(spread.to_give(&running, |_| true, begun + PATIENCE), [lane(1)]);
+            assert_eq!(spread.leaving(&running, |_| true, begun + PATIENCE), [lane(1)]);
         }
         assert!(view(1, &live(1), begun).may_take(lane(1), true, begun), "alone there is nobody to wait for");
     }

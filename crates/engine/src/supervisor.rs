@@ -296,7 +296,7 @@ async fn look_around(shared: &Shared, spread: &mut Spread) {
         }
     }
     let running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    for lane in spread.to_give(&running, |lane| shared.is_hindered(lane.chain), Instant::now()) {
+    for lane in spread.leaving(&running, |lane| shared.is_hindered(lane.chain), Instant::now()) {
         if let Some(mailbox) = shared.directory.mailbox(lane) {
             tracing::info!(%lane, node = %shared.parts.node, "given back: it belongs to another node");
             mailbox.stop();
