@@ -137,11 +137,9 @@ impl Watcher {
         // A balance is for waiting in time; without it a transaction is tried, and the node says.
         let balances = balances.unwrap_or_default();
         let delegated = self.delegated(&accounts, &head.at, !receipts.is_empty()).await;
-        if self.status == ChainStatus::Live {
-            if self.adopt(&blocks) {
-                tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
-                self.shared.note(Fact::NewFork { chain: id });
-            }
+        if self.status == ChainStatus::Live && self.adopt(&blocks) {
+            tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
+            self.shared.note(Fact::NewFork { chain: id });
         }
         if is_new {
             self.head_since = self.shared.parts.clock.now();

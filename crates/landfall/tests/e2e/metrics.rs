@@ -110,7 +110,7 @@ fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
 
 /// Buckets grow, and the last one holds everything.
 fn check_histograms(page: &Page) {
-    let mut buckets: BTreeMap<(String, BTreeMap<String, String>), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut buckets: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
     for ((name, labels), value) in &page.series {
         let Some(base) = name.strip_suffix("_bucket") else { continue };
         let mut labels = labels.clone();
