@@ -38,6 +38,17 @@ pub enum PlantedInLane {
     ProbeRecycles,
 }
 
+/// When a transaction of a lane is bound to a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocation {
+    /// When it can go out: a caller hears of its slot later.
+    #[default]
+    Dispatch,
+    /// As soon as its checks have passed, however many are out: a caller is told its slot when it hands it over.
+    Admission,
+}
+
 /// The rules a lane follows: its chain's settings and its signer's custody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSettings {
@@ -45,6 +56,10 @@ pub struct LaneSettings {
     pub finality: Finality,
     /// How many slots may be out at once, counted from the chain's own count.
     pub max_in_flight: u64,
+    /// When slots are handed out.
+    pub allocation: Allocation,
+    /// How many slots may be bound, counted from the chain's own count, where they are handed out at admission.
+    pub max_signed_ahead: u64,
     /// As `max_in_flight`, for an account whose code is a delegation (EIP-7702, E24).
     pub delegated_in_flight: u64,
     /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
@@ -108,6 +123,8 @@ impl Default for LaneSettings {
         Self {
             finality: Finality::Blocks(20),
             max_in_flight: 16,
+            allocation: Allocation::Dispatch,
+            max_signed_ahead: 1_000,
             delegated_in_flight: 1,
             gapless: false,
             resubmit_after: Duration::from_secs(60),

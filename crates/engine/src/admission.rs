@@ -44,6 +44,11 @@ pub enum Refused {
     LaneDisabled(LaneId),
     #[error("there is no transaction {0} here that could be followed")]
     UnknownPredecessor(TxId),
+    #[error(
+        "lane {0} hands out slots at admission, and a slot cannot wait until another transaction has landed; leave out \
+         `after`, or use a signer whose allocation is \"dispatch\""
+    )]
+    SlotCannotWait(LaneId),
     #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
     CommandKeyReused { key: RequestId },
     #[error("chain {chain} does not take this: {what}")]
@@ -78,6 +83,9 @@ pub(crate) fn admit(
     }
     if !parts.signers.contains_key(&lane) {
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
+    }
+    if options.after.is_some() && parts.slots_at_admission.contains(&lane) {
+        return Err(Refused::SlotCannotWait(lane));
     }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
     let fingerprint =

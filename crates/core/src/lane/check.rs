@@ -72,12 +72,12 @@ impl Lane {
         }
     }
 
-    /// First estimates and due retries, as many at once as the window is wide twice.
+    /// First estimates and due retries, as many at once as twice what can be bound.
     fn prepare_waiting(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
         if self.hold().is_some() {
             return Vec::new();
         }
-        let most = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
+        let most = usize::try_from(self.prepared_ahead()).unwrap_or(usize::MAX);
         let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
         let mut jobs = Vec::new();
         let behind = self.behind();

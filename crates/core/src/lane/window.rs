@@ -1,5 +1,8 @@
 //! Window: how many slots may be out at once, and which of them may be sent now.
 //!
+//! Slots are handed out up to the window, or, in a lane that hands them out at admission, further: those above the window
+//! are signed and stored, and sent when it reaches them.
+//!
 //! An account whose code is a delegation (EIP-7702) has the smaller window that its chain's pools allow (E24), and they
 //! refuse it a slot whose predecessor is missing, as a chain without a mempool does. There a slot is sent only when
 //! every lower one was taken.
@@ -9,6 +12,7 @@
 //! another such refusal.
 
 use super::{Lane, Plan, SlotRecord};
+use crate::settings::Allocation;
 use crate::{Millis, Slot};
 
 /// What refusals have taught about the window; not stored, since a start may meet other nodes.
@@ -23,6 +27,23 @@ impl Lane {
     pub(super) fn window(&self) -> u64 {
         let configured = self.configured_window();
         self.learned.map_or(configured, |learned| learned.most.min(configured))
+    }
+
+    /// How many slots may be bound, counted from the chain's own count.
+    pub(super) fn bound_ahead(&self) -> u64 {
+        match self.settings.allocation {
+            Allocation::Dispatch => self.window(),
+            Allocation::Admission => self.window().max(self.settings.max_signed_ahead),
+        }
+    }
+
+    /// How many waiting transactions are held in memory and prepared: twice what can be bound.
+    pub(super) fn prepared_ahead(&self) -> u64 {
+        let bound = match self.settings.allocation {
+            Allocation::Dispatch => self.settings.max_in_flight,
+            Allocation::Admission => self.settings.max_in_flight.max(self.settings.max_signed_ahead),
+        };
+        bound.saturating_mul(2)
     }
 
     fn configured_window(&self) -> u64 {

@@ -20,7 +20,10 @@ struct Step {
 }
 
 /// Every schema change there ever was; number n makes version n.
-const STEPS: &[Step] = &[Step { sql: include_str!("migrations/0001_first.sql"), runs_with: 1 }];
+const STEPS: &[Step] = &[
+    Step { sql: include_str!("migrations/0001_first.sql"), runs_with: 1 },
+    Step { sql: include_str!("migrations/0002_address.sql"), runs_with: 1 },
+];
 
 /// The version this program knows.
 pub(super) fn newest() -> i32 {
