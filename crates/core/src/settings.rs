@@ -64,6 +64,10 @@ pub struct LaneSettings {
     pub delegated_in_flight: u64,
     /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
     pub gapless: bool,
+    /// The first transaction of an account goes out alone.
+    pub first_alone: bool,
+    /// Gas has a part that moves with the parent chain's price: it is estimated again for every attempt.
+    pub estimate_each_attempt: bool,
     /// After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.
     pub resubmit_after: Duration,
     /// How much a re-price adds at least, in percent.
@@ -110,11 +114,13 @@ pub struct TxLimits {
     pub gas: Option<Gas>,
     /// The most bytes of one signed transaction.
     pub bytes: Option<u64>,
+    /// Gas must cover the data as if that were all the transaction did (EIP-7623).
+    pub calldata_floor: bool,
 }
 
 impl Default for TxLimits {
     fn default() -> Self {
-        Self { types: vec![0, 1, 2, 4], gas: None, bytes: Some(131_072) }
+        Self { types: vec![0, 1, 2, 4], gas: None, bytes: Some(131_072), calldata_floor: false }
     }
 }
 
@@ -127,6 +133,8 @@ impl Default for LaneSettings {
             max_signed_ahead: 1_000,
             delegated_in_flight: 1,
             gapless: false,
+            first_alone: false,
+            estimate_each_attempt: false,
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
             replacement_percent: 10,

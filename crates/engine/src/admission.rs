@@ -106,7 +106,7 @@ pub(crate) fn check(
 ) -> Result<(), Refused> {
     let chain = parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
     let settings = &chain.settings;
-    check_gas(payload, view)?;
+    check_gas(payload, view, &settings.limits)?;
     check_limits(payload, lane.chain, &settings.limits)?;
     check_authorizations(parts, chain.chain.as_ref(), lane, payload)?;
     let ceiling = max_fee.unwrap_or(settings.max_fee);
@@ -123,9 +123,10 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused> {
+fn check_gas(payload: &Payload, view: Option<&ChainView>, limits: &TxLimits) -> Result<(), Refused> {
     let Some(gas) = payload.gas else { return Ok(()) };
-    let needed = intrinsic_gas(payload);
+    let floor = if limits.calldata_floor { floor_gas(payload) } else { Gas(0) };
+    let needed = intrinsic_gas(payload).max(floor);
     if gas < needed {
         return Err(Refused::GasTooLow { gas, needed });
     }
@@ -214,6 +215,14 @@ fn check_authorizations(
 /// What every EVM chain charges at least: the base cost and a create's. Data costs more, but chains differ there.
 fn intrinsic_gas(payload: &Payload) -> Gas {
     if payload.to.is_some() { Gas(21_000) } else { Gas(53_000) }
+}
+
+/// What the data costs at least where it has a floor (EIP-7623): 10 for a zero byte, 40 for another.
+fn floor_gas(payload: &Payload) -> Gas {
+    let data = payload.data.as_ref();
+    let zeros = data.iter().filter(|byte| **byte == 0).count() as u64;
+    let others = data.len() as u64 - zeros;
+    Gas(21_000 + 10 * zeros + 40 * others)
 }
 
 pub(crate) fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {

@@ -116,7 +116,9 @@ impl Lane {
                 }
                 PrepareTarget::Tx(id, _) if self.is_reserved(id) => self.reserved_prepared(id, result, now),
                 PrepareTarget::Tx(id, _) if self.bound.contains_key(&id) => {
-                    self.fresh_prepared(id, result, now);
+                    if !self.gas_again(id, &result) {
+                        self.fresh_prepared(id, result, now);
+                    }
                 }
                 PrepareTarget::Tx(id, _) => self.tx_prepared(id, result, now),
                 PrepareTarget::NoOp => {

@@ -7,6 +7,8 @@
 //! refuse it a slot whose predecessor is missing, as a chain without a mempool does. There a slot is sent only when
 //! every lower one was taken.
 //!
+//! Some gateways drop what races to be an account's first transaction: there the first slot goes out alone.
+//!
 //! Pools have limits of their own, which no setting knows. When every node refuses a slot since the account has enough in
 //! its pool, the window shrinks to what is below that slot, and grows by one after each resubmit interval without
 //! another such refusal.
@@ -47,7 +49,9 @@ impl Lane {
     }
 
     fn configured_window(&self) -> u64 {
-        if self.is_delegated() {
+        if self.settings.first_alone && self.chain_count() == Some(Slot(0)) {
+            1
+        } else if self.is_delegated() {
             self.settings.max_in_flight.min(self.settings.delegated_in_flight.max(1))
         } else {
             self.settings.max_in_flight

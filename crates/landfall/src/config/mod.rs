@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
-use landfall_chain::spec::{Finality, Spec};
+use landfall_chain::spec::{DataFeeKind, Finality, Spec};
 use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
 use landfall_core::{Account, ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -396,6 +396,8 @@ impl Chain {
             max_in_flight: spec.max_in_flight,
             delegated_in_flight: spec.delegated_in_flight,
             gapless: !spec.mempool,
+            first_alone: spec.first_alone,
+            estimate_each_attempt: spec.data_fee == DataFeeKind::InGas,
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
             replacement_percent: spec.replacement_percent,
@@ -416,6 +418,7 @@ impl Chain {
                 types: spec.tx_types.clone(),
                 gas: (spec.max_tx_gas > 0).then_some(Gas(spec.max_tx_gas)),
                 bytes: (spec.max_tx_bytes > 0).then_some(spec.max_tx_bytes),
+                calldata_floor: spec.calldata_floor,
             },
             ..LaneSettings::default()
         }

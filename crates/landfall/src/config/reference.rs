@@ -145,6 +145,16 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     by_chain("chain.gas_headroom_percent", "20", "Added to gas estimates."),
     by_chain(
+        "chain.calldata_floor",
+        "false",
+        "Gas that a caller gives must cover the data as if that were all the transaction did (EIP-7623).",
+    ),
+    by_chain(
+        "chain.first_alone",
+        "false",
+        "An account's first transaction is sent alone, since the chain's gateway drops those that race with it.",
+    ),
+    by_chain(
         "chain.data_fee",
         "\"none\"",
         "What a rollup charges for bytes: \"none\", \"in_gas\" (the estimate has it) or \"op_stack\" (on top, told by a contract).",

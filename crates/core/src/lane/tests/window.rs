@@ -191,3 +191,21 @@ fn slots_at_admission_are_bound_and_signed_beyond_the_window_and_sent_within_it(
     assert_eq!(slots(&world), [Some(5), Some(6), Some(7), Some(8)]);
     assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
 }
+
+// covers: E15
+#[test]
+fn where_a_gateway_wants_it_an_accounts_first_transaction_goes_out_alone() {
+    let mut world = World::new(LaneSettings { first_alone: true, ..settings() }, 2);
+    world.chain.first = crate::Slot(0);
+    world.show(0, true);
+    world.rest();
+    let ids = world.signed_four();
+    assert_eq!(world.sending(), [0], "nothing races to be the first");
+    world.rest();
+    world.finalise();
+    world.rest();
+    assert_eq!(world.attempts(1).len(), 1, "and then as many as elsewhere");
+    assert_eq!(world.attempts(3).len(), 1);
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
