@@ -297,14 +297,16 @@ async fn newest(nodes: &Nodes, lane: LaneId) -> QueueOrder {
 fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
     let keep = world.chance(600);
     let now = world.now();
+    let at = world.true_time().0;
     let mut inner = world.lock();
     let salt = inner.rng.next();
     if let Some(chain) = inner.chains.get_mut(&chain) {
         chain.reorg(depth, keep, salt);
         // The new fork is as long as the old one at once, so that no head falls.
         for _ in 0..=depth {
-            chain.mine(0, now, true);
+            chain.mine(0, at, true);
         }
+        chain.show(now);
     }
     drop(inner);
     world.struck(fault, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));

@@ -134,7 +134,7 @@ impl ChainModel {
         }
     }
 
-    /// Makes a block of what one endpoint's pool has.
+    /// Makes a block of what one endpoint's pool has, at that time of day. Nobody has seen it before the next [`Self::show`].
     pub(crate) fn mine(&mut self, endpoint: usize, at_ms: u64, empty: bool) -> Arc<Block> {
         let parent = self.head().clone();
         let mut accounts = parent.accounts.clone();
@@ -160,14 +160,13 @@ impl ChainModel {
         let header = header(number, parent.header.at.hash, self.salt, at_ms, self.base_fee, &hashes);
         let block = Arc::new(Block { header, txs, accounts });
         Arc::make_mut(&mut self.fork).push(block.clone());
-        self.show(at_ms);
         block
     }
 
     /// Endpoints that are not stale show the newest chain and drop from their pools what it has used.
-    pub(crate) fn show(&mut self, at_ms: u64) {
+    pub(crate) fn show(&mut self, now: u64) {
         for at in &mut self.endpoints {
-            if at.stale_until <= at_ms {
+            if at.stale_until <= now {
                 at.fork = self.fork.clone();
                 let accounts = &head(&self.fork).accounts;
                 at.pool
