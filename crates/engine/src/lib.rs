@@ -48,5 +48,5 @@ mod writer;
 
 pub use admission::{Refused, Submission};
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
-pub use parts::{ChainParts, Parts, Timings};
+pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};
 pub use steer::{AllCancelled, Cannot, SteerError};

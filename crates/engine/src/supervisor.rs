@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::directory::Directory;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
-use crate::parts::Parts;
+use crate::parts::{Parts, PlantedInEngine};
 use crate::spread::Spread;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
@@ -235,7 +235,10 @@ pub(crate) async fn renew_session(shared: Arc<Shared>) {
             shared.parts.store.renew_session(shared.session, timings.lease),
         );
         match renewed.await {
-            Ok(Ok(true)) => shared.session_lasts_from(asked_at),
+            Ok(Ok(true)) => {
+                let planted = timings.planted == Some(PlantedInEngine::RenewedFromAnswer);
+                shared.session_lasts_from(if planted { Instant::now() } else { asked_at });
+            }
             Ok(Ok(false)) => {
                 tracing::error!(node = %shared.parts.node, "the session has ended; beginning a new one is needed");
                 shared.session_ends();

@@ -48,8 +48,8 @@ impl Checkers {
                 // A no-op must get through, so it may use the chain's whole ceiling.
                 let ceiling = if attempt.no_op { MAX_FEE.0 } else { ceiling };
                 if attempt.fees.cap().0 > ceiling {
-                    self.world
-                        .violated(Rule::WithinCeiling, format!("{} offers {:?}", attempt.hash, attempt.fees));
+                    let text = format!("{} of {} offers {:?}", attempt.hash, tx.id, attempt.fees);
+                    self.world.violated(Rule::WithinCeiling, text);
                 }
             }
             self.beats_the_former(&record.attempts);

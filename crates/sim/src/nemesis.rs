@@ -19,6 +19,7 @@ const TIMED: &[Fault] = &[
     Fault::Leave,
     Fault::Pause,
     Fault::StorePartition,
+    Fault::LeaseCut,
     Fault::RpcPartition,
     Fault::StaleEndpoint,
     Fault::EndpointDown,
@@ -73,6 +74,11 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
         Fault::StorePartition => {
             world.struck(fault, format_args!("node {node} for {long} ms"));
             gate(world, node, |gate| gate.store_cut_until = now + long);
+        }
+        Fault::LeaseCut => {
+            let long = world.range(8_000, 30_000);
+            world.struck(fault, format_args!("node {node} for {long} ms"));
+            gate(world, node, |gate| gate.renewals_lost_until = now + long);
         }
         Fault::RpcPartition => {
             world.struck(fault, format_args!("node {node} for {long} ms"));
@@ -320,6 +326,7 @@ pub(crate) fn heal(world: &Arc<World>) {
         gate.paused_until = 0;
         gate.store_cut_until = 0;
         gate.rpc_cut_until = 0;
+        gate.renewals_lost_until = 0;
         gate.skew_ms = 0;
     }
     let accounts = accounts(world.scenario.signers);

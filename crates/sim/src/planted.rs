@@ -4,6 +4,7 @@
 //! are switched on by `LaneSettings::planted`, which nothing but the simulator sets.
 
 use landfall_core::settings::PlantedInLane;
+use landfall_engine::PlantedInEngine;
 
 use crate::world::Rule;
 
@@ -34,7 +35,23 @@ planted! {
     /// The store takes a lane's write whatever token it carries.
     FenceSkipped = "fence check skipped", found by [Fenced];
     /// The token is compared, and the commit done a moment later.
-    FenceBeforeCommit = "token compared before the commit", found by [Fenced];
+    FenceBeforeCommit = "token compared before the commit", found by [Fenced, CommittedOnce];
+    /// A write is taken also if its lane's session has ended.
+    SessionUnchecked = "write after the session's end", found by [Fenced];
+    /// Taking a lane over does not raise its token.
+    TokenKept = "takeover that keeps the token", found by [Fenced];
+    /// A commit whose answer was lost is made again, on what is there now.
+    LostCommitRepeated = "lost commit taken for failed", found by [CommittedOnce];
+    /// A commit whose answer was lost is taken to be done.
+    LostCommitAssumedDone = "lost commit taken for done", found by [StoredBeforeSent];
+    /// A lane is loaded again while its last commit, whose answer was lost, may still be running.
+    ReloadedUnderOldToken = "reload beside a running commit", found by [JournalExplains, Ends, LandsOnce, FinalIsTrue];
+    /// A session lasts from when its renewal was answered.
+    RenewedFromAnswer = "renewal counted from its answer", found by [ActsWhileItMay];
+    /// Two processes with the same node name are one session.
+    NameIsSession = "node name taken for the session", found by [LiveOwnerKeeps];
+    /// Journal numbers are given before the entries become visible.
+    JournalBySequence = "journal numbers out of order", found by [ReadersMissNothing];
     /// A commit is acknowledged before it is done.
     StoredAfterSent = "bytes stored after sending", found by [StoredBeforeSent];
     /// The key is looked up, and the row inserted a moment later.
@@ -100,6 +117,14 @@ impl Planted {
             Self::ProbeRecycles => Some(PlantedInLane::ProbeRecycles),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
+            | Self::SessionUnchecked
+            | Self::TokenKept
+            | Self::LostCommitRepeated
+            | Self::LostCommitAssumedDone
+            | Self::ReloadedUnderOldToken
+            | Self::RenewedFromAnswer
+            | Self::NameIsSession
+            | Self::JournalBySequence
             | Self::StoredAfterSent
             | Self::IdempotencyOutside
             | Self::LeaseByLocalClock
@@ -107,6 +132,16 @@ impl Planted {
             | Self::NewestHashOnly
             | Self::LostWakeUp
             | Self::RemovalForgetsKey => None,
+        }
+    }
+
+    /// The switch in the engine, for bugs that live there.
+    #[must_use]
+    pub fn in_engine(self) -> Option<PlantedInEngine> {
+        match self {
+            Self::RenewedFromAnswer => Some(PlantedInEngine::RenewedFromAnswer),
+            Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
+            _ => None,
         }
     }
 }

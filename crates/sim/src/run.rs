@@ -13,6 +13,7 @@ use crate::checkers::Checkers;
 use crate::nemesis;
 use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
+use crate::reader::Reader;
 use crate::scenario::{Fault, Scenario};
 use crate::world::{Rule, TrueClock, Violation, World};
 
@@ -68,6 +69,8 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     for chain in chain_ids(world.scenario.chains) {
         tokio::spawn(make_blocks(world.clone(), chain));
     }
+    let reader = Reader::new(nodes.store(0));
+    let reading = tokio::spawn(reader.clone().run());
     let callers: Vec<_> = (0..world.scenario.callers)
         .map(|caller| tokio::spawn(callers::call(world.clone(), nodes.clone(), caller)))
         .collect();
@@ -89,6 +92,10 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     if let Some(keep) = world.scenario.keep.filter(|_| world.lock().violations.is_empty()) {
         late_retries(&world, &nodes, &checkers, keep).await;
     }
+    if world.lock().violations.is_empty() {
+        reader.has_missed_nothing().await;
+    }
+    reading.abort();
     operator.abort();
     if world.lock().violations.is_empty() {
         if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
@@ -196,6 +203,7 @@ async fn restored(
         nodes.crash(node);
     }
     memory.restore(backup);
+    nodes.database.was_replaced();
     let before: BTreeMap<_, _> = memory
         .lanes()
         .await

@@ -32,12 +32,18 @@ faults! {
     Pause = "pause";
     /// A node cannot reach the store.
     StorePartition = "store-partition";
+    /// A node's renewals are lost, and nothing else.
+    LeaseCut = "lease-cut";
     /// A node cannot reach any endpoint.
     RpcPartition = "rpc-partition";
     /// A commit is done and its answer lost.
     LostCommitAnswer = "lost-commit-answer";
     /// A commit is not done, and nobody says so.
     LostCommit = "lost-commit";
+    /// A commit is done long after its connection broke.
+    LateCommit = "late-commit";
+    /// The store answers late.
+    SlowAnswer = "slow-answer";
     /// A commit fails and says so.
     FailedCommit = "failed-commit";
     /// Bytes never reach the node.
@@ -115,6 +121,8 @@ pub struct Scenario {
     pub deep: u64,
     /// The chain says itself what it will not take back.
     pub tagged: bool,
+    /// The first two nodes have the same name.
+    pub twins: bool,
     /// The chain stands still for half an hour when it does.
     pub long_halt: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
@@ -157,6 +165,7 @@ impl Scenario {
             keep: None,
             deep: rng.range(2, 12),
             tagged: rng.chance(700),
+            twins: rng.chance(200),
             long_halt: false,
             rates,
         }

@@ -68,6 +68,12 @@ pub enum Rule {
     FollowsInOrder,
     /// While the chain stands still nothing is re-priced, confirmed or expired.
     QuietWhileHalted,
+    /// What a lane commits is written once, also if its answer was lost.
+    CommittedOnce,
+    /// Nothing is sent by a node whose session has ended.
+    ActsWhileItMay,
+    /// Whoever reads the journal as it grows has read all of it.
+    ReadersMissNothing,
 }
 
 impl Rule {
@@ -93,6 +99,9 @@ impl Rule {
             Self::CancelAllEndsAll => "a cancel of everything leaves nothing",
             Self::FollowsInOrder => "what follows another comes after it",
             Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
+            Self::CommittedOnce => "what is committed is committed once",
+            Self::ActsWhileItMay => "a node whose session has ended sends nothing",
+            Self::ReadersMissNothing => "whoever reads the journal as it grows misses nothing",
         }
     }
 }
@@ -103,6 +112,7 @@ pub(crate) struct Gate {
     pub(crate) paused_until: u64,
     pub(crate) store_cut_until: u64,
     pub(crate) rpc_cut_until: u64,
+    pub(crate) renewals_lost_until: u64,
     pub(crate) skew_ms: i64,
 }
 

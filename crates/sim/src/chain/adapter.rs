@@ -15,6 +15,7 @@ use super::model::{ChainModel, Fork, TIP, head, receipt};
 use super::wire::{Wire, WireCodec};
 use crate::planted::Planted;
 use crate::scenario::Fault;
+use crate::store::ProcessSession;
 use crate::world::{Rule, World};
 
 const GAS: u64 = 50_000;
@@ -37,6 +38,8 @@ pub(crate) struct SimChain {
     pub(crate) world: Arc<World>,
     pub(crate) node: usize,
     pub(crate) id: ChainId,
+    /// The session of the process that has this.
+    pub(crate) session: ProcessSession,
 }
 
 impl SimChain {
@@ -57,6 +60,15 @@ impl SimChain {
         let found =
             (0..endpoints).map(|n| (first + n) % endpoints).find(|n| chain.endpoints[*n].down_until <= now);
         found.map(|n| (n, chain.endpoints[n].fork.clone())).ok_or_else(|| unreachable("no endpoint answers"))
+    }
+
+    /// A node begins nothing after its session has ended, by the store's clock.
+    fn may_act(&self) {
+        let Some(session) = self.session.get() else { return };
+        if self.world.session_ends(session).is_some_and(|ends| ends <= self.world.now()) {
+            let text = format!("node {} sends on chain {} after its session's end", self.node, self.id);
+            self.world.violated(Rule::ActsWhileItMay, text);
+        }
     }
 
     fn deliver(&self, endpoint: usize, wire: &Wire) -> SendOutcome {
@@ -101,7 +113,7 @@ impl SimChain {
 
     fn deliver_later(&self, endpoint: usize, wire: Wire) {
         let late = Duration::from_millis(self.world.range(1_000, 90_000));
-        let again = Self { world: self.world.clone(), node: self.node, id: self.id };
+        let again = Self { world: self.world.clone(), node: self.node, id: self.id, session: self.session.clone() };
         tokio::spawn(async move {
             tokio::time::sleep(late).await;
             again.deliver(endpoint, &wire);
@@ -284,6 +296,7 @@ impl Chain for SimChain {
     }
 
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
+        self.may_act();
         self.world.pass(self.node).await;
         let now = self.world.now();
         let cut = self.world.gate(self.node).rpc_cut_until > now;

@@ -28,6 +28,14 @@ macro_rules! teeth {
 teeth! {
     a_skipped_fence_is_found: FenceSkipped;
     a_fence_before_the_commit_is_found: FenceBeforeCommit;
+    a_write_after_the_sessions_end_is_found: SessionUnchecked;
+    a_takeover_that_keeps_the_token_is_found: TokenKept;
+    a_lost_commit_taken_for_failed_is_found: LostCommitRepeated;
+    a_lost_commit_taken_for_done_is_found: LostCommitAssumedDone;
+    a_reload_beside_a_running_commit_is_found: ReloadedUnderOldToken;
+    a_renewal_counted_from_its_answer_is_found: RenewedFromAnswer;
+    a_node_name_taken_for_the_session_is_found: NameIsSession;
+    journal_numbers_out_of_order_are_found: JournalBySequence;
     bytes_stored_after_sending_are_found: StoredAfterSent;
     idempotency_outside_the_transaction_is_found: IdempotencyOutside;
     a_lease_by_the_local_clock_is_found: LeaseByLocalClock;
