@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use alloy_primitives::{Bytes, U256};
 use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
+use landfall_core::transaction::TxState;
 use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
-use crate::chain::wire::Wire;
+use crate::chain::wire::{Content, Wire};
 use crate::node::{MAX_FEE, Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
 use crate::world::World;
@@ -43,7 +44,7 @@ pub(crate) async fn strike(world: Arc<World>, nodes: Arc<Nodes>) {
     // Each fault that the seed chose strikes at least once; after that, by chance.
     let mut next = 0;
     loop {
-        let wait = world.range(200, 6_000);
+        let wait = world.range(200, 6_000) * if world.scenario.quiet { 6 } else { 1 };
         tokio::time::sleep(Duration::from_millis(wait)).await;
         if !world.lock().faults_on {
             return;
@@ -200,6 +201,8 @@ fn empty(world: &Arc<World>, chain: ChainId, long: u64) {
     let account = world.lock().rng.pick(&accounts).copied().unwrap_or(accounts[0]);
     world.struck(Fault::EmptyAccount, format_args!("{account} on chain {chain} for {long} ms"));
     set_balance(world, chain, account, U256::ZERO);
+    let now = world.true_time();
+    world.lock().empties.push((LaneId { chain, signer: account }, now, now.after(Duration::from_millis(long))));
     let world = world.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(long)).await;
@@ -225,7 +228,7 @@ fn foreign(world: &World, id: ChainId) {
     let nonce = chain.account(&from).count;
     let price = MAX_FEE.0 * 2;
     let wire =
-        Wire { chain: id, from, nonce, data: Bytes::new(), value, gas: 21_000, cap: price, tip: price };
+        Wire { chain: id, from, nonce, data: Bytes::new(), value, gas: 21_000, cap: price, tip: price, delegates: None };
     for endpoint in &mut chain.endpoints {
         endpoint.pool.insert((from, nonce), (wire.hash(), wire.clone()));
     }
@@ -285,8 +288,12 @@ async fn meddle(world: &Arc<World>, nodes: &Arc<Nodes>) {
     }
     let all = TxQuery { limit: u32::MAX, ..TxQuery::default() };
     for tx in nodes.memory.txs(&all).await.unwrap_or_default() {
-        if tx.status.held.is_some() && !tx.status.state.is_terminal() {
-            let yes = world.chance(500);
+        let asks = tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval;
+        if (tx.status.held.is_some() || asks) && !tx.status.state.is_terminal() {
+            let yes = world.chance(600);
+            if let Some(content) = Content::read(&tx.payload().data).filter(|_| yes && asks) {
+                world.lock().approved.insert(content);
+            }
             tokio::time::timeout(Duration::from_secs(5), handle.decide(&tx, yes, None, None)).await.ok();
         }
     }
@@ -333,6 +340,9 @@ pub(crate) fn heal(world: &Arc<World>) {
     let now = world.now();
     let healed = world.true_time();
     for (_, _, until) in &mut inner.halts {
+        *until = healed.min(*until);
+    }
+    for (_, _, until) in &mut inner.empties {
         *until = healed.min(*until);
     }
     for chain in inner.chains.values_mut() {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use landfall_core::ports::signer::Signer;
 use landfall_core::request::{Finality, OnDisplaced};
 use landfall_core::settings::LaneSettings;
-use landfall_core::{Account, ChainId, LaneId, Price};
+use landfall_core::{Account, ChainId, LaneId, Price, Wei};
 use landfall_engine::{ChainParts, Engine, Handle, Parts, Timings};
 use landfall_store::Memory;
 
@@ -22,6 +22,8 @@ use crate::world::{NodeClock, SeededRandom, World};
 pub(crate) const MAX_FEE: Price = Price::gwei(200);
 /// How often nodes look for history that may go.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(5);
+/// A value above this needs a person's yes.
+pub(crate) const APPROVE_ABOVE: Wei = Wei(U256::from_limbs([1_000_000, 0, 0, 0]));
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// All nodes of a run and the store they share.
@@ -105,6 +107,8 @@ impl Nodes {
             max_in_flight: scenario.max_in_flight,
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
+            approve_above: Some(APPROVE_ABOVE),
+            max_spend_per_day: scenario.budget.map(|wei| Wei(U256::from(wei))),
             watch_depth: scenario.finality + scenario.deep,
             on_displaced: if scenario.fail_displaced { OnDisplaced::Fail } else { OnDisplaced::Requeue },
             planted: world.planted.and_then(crate::planted::Planted::in_lane),

@@ -6,6 +6,7 @@
 use landfall_core::settings::PlantedInLane;
 use landfall_engine::PlantedInEngine;
 
+use crate::scenario::{Fault, Scenario};
 use crate::world::Rule;
 
 macro_rules! planted {
@@ -94,6 +95,36 @@ planted! {
     AfterIgnoresFailure = "after that ignores failure", found by [FollowsInOrder];
     /// What no pool shows gives its slot back.
     ProbeRecycles = "slot recycled when no pool shows it", found by [LandsOnce];
+    /// What a node took is neither looked up nor sent again.
+    YesIsProof = "yes taken for proof", found by [BackInThePool];
+    /// What refusals taught about the window is never forgotten, down to nothing.
+    LimitForEver = "learnt window that never grows", found by [Ends];
+    /// A transaction by which the sender delegates its own code takes one slot.
+    SecondSlotForgotten = "delegation that takes one slot", found by [FinalIsTrue, NoGaps, Ends, LandsOnce];
+    /// A replacement needs no yes of its own.
+    ReplacedUnapproved = "replacement without approval", found by [ApprovedFirst];
+    /// What is out does not count against the day's budget.
+    BudgetForgetsOut = "budget that forgets what is out", found by [WithinBudget];
+    /// Slots are handed out whatever the account can pay.
+    FundsIgnored = "slots without funds", found by [PaidFor];
+    /// A stranger's use of a slot is believed before it is final.
+    ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
+    /// What took a slot and does the same as its transaction is a stranger.
+    AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce];
+    /// The cursor jumps over slots that the chain has used and nobody here knows.
+    JumpsOverUnknown = "cursor that jumps over unknown slots", found by [HoldsWhenUnsure, LandsOnce];
+    /// Another chain with the same id is as good.
+    AnyChainWillDo = "another chain taken for the same", found by [HoldsWhenUnsure];
+    /// What is to be checked anew after a reorganisation leaves its slot at once.
+    RecheckedAtOnce = "recheck without a no-op", found by [LandsOnce];
+    /// Deadlines are judged by the node's own clock.
+    ExpiresByOwnClock = "deadline by the node's clock", found by [ExpiresByBlockTime];
+    /// A slot is re-priced for being slow also while the chain makes no blocks.
+    BumpsWhileHalted = "bumps while the chain stands still", found by [QuietWhileHalted];
+    /// What is in a block for long enough is final.
+    FinalByTime = "final by time", found by [QuietWhileHalted];
+    /// A caller's own ceiling is forgotten.
+    CeilingForgotten = "caller's ceiling forgotten", found by [WithinCeiling];
 }
 
 impl Planted {
@@ -115,6 +146,21 @@ impl Planted {
             Self::ResetToCount => Some(PlantedInLane::ResetToCount),
             Self::AfterIgnoresFailure => Some(PlantedInLane::AfterIgnoresFailure),
             Self::ProbeRecycles => Some(PlantedInLane::ProbeRecycles),
+            Self::YesIsProof => Some(PlantedInLane::YesIsProof),
+            Self::LimitForEver => Some(PlantedInLane::LimitForEver),
+            Self::SecondSlotForgotten => Some(PlantedInLane::SecondSlotForgotten),
+            Self::ReplacedUnapproved => Some(PlantedInLane::ReplacedUnapproved),
+            Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
+            Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
+            Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
+            Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
+            Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
+            Self::AnyChainWillDo => Some(PlantedInLane::AnyChainWillDo),
+            Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
+            Self::ExpiresByOwnClock => Some(PlantedInLane::ExpiresByOwnClock),
+            Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
+            Self::FinalByTime => Some(PlantedInLane::FinalByTime),
+            Self::CeilingForgotten => Some(PlantedInLane::CeilingForgotten),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -142,6 +188,34 @@ impl Planted {
             Self::RenewedFromAnswer => Some(PlantedInEngine::RenewedFromAnswer),
             Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
             _ => None,
+        }
+    }
+
+    /// The world of a seed in which it can show: a special one, or one with the faults that it takes.
+    #[must_use]
+    pub fn scenario(self, seed: u64) -> Scenario {
+        match self {
+            Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
+            Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
+            _ => Scenario::from_seed(seed).with(self.takes()),
+        }
+    }
+
+    /// The faults without which it cannot show.
+    fn takes(self) -> &'static [Fault] {
+        match self {
+            Self::FenceSkipped | Self::FenceBeforeCommit | Self::TokenKept => &[Fault::Pause, Fault::LateCommit],
+            Self::SessionUnchecked => &[Fault::LeaseCut],
+            Self::RenewedFromAnswer => &[Fault::LeaseCut, Fault::SlowAnswer],
+            Self::ReloadedUnderOldToken => &[Fault::LateCommit],
+            Self::LimitForEver => &[Fault::Refusal],
+            Self::ProvenBeforeFinal => &[Fault::ForeignUse, Fault::Reorg],
+            Self::AlikeIsForeign | Self::JumpsOverUnknown => &[Fault::RestoredStore],
+            Self::AnyChainWillDo => &[Fault::ChainRestart],
+            Self::RecheckedAtOnce => &[Fault::Reorg],
+            Self::ExpiresByOwnClock => &[Fault::ClockStep],
+            Self::BudgetForgetsOut => &[Fault::FeeSpike],
+            _ => &[],
         }
     }
 }

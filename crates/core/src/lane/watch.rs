@@ -26,6 +26,7 @@ use crate::{Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {
+        let view = self.planted_same_chain(view);
         if view.status == ChainStatus::Changed {
             self.view = Some(view);
             return;
@@ -51,6 +52,7 @@ impl Lane {
     fn take_count(&mut self, count: Slot, now: Millis) {
         self.seen_count = Some(count);
         self.planted_cursor(count);
+        self.planted_jump(count);
         if self.row.chain_count != Some(count) {
             self.row.chain_count = Some(count);
             self.moved_at = now;
@@ -107,7 +109,9 @@ impl Lane {
             self.changes.journal(Some(tx.id), now, entry);
         }
         for id in rechecked {
-            self.begin_recheck(id, now);
+            if !self.planted_recheck(id, now) {
+                self.begin_recheck(id, now);
+            }
         }
     }
 

@@ -15,6 +15,8 @@ use super::wire::Wire;
 pub(crate) struct AccountState {
     pub(crate) count: u64,
     pub(crate) balance: U256,
+    /// Its code is a delegation.
+    pub(crate) delegated: bool,
 }
 
 /// A block with what follows from it.
@@ -52,6 +54,8 @@ pub(crate) struct ChainModel {
     pub(crate) salt: u64,
     pub(crate) halted_until: u64,
     pub(crate) reorgs: u64,
+    /// The latest time that any block said.
+    pub(crate) latest: Millis,
 }
 
 /// A base fee in ordinary times.
@@ -62,14 +66,14 @@ pub(crate) const TIP: u128 = 1_000_000_000;
 impl ChainModel {
     #[must_use]
     pub(crate) fn new(salt: u64, accounts: &[Account], endpoints: usize, at_ms: u64) -> Self {
-        let state = AccountState { count: 0, balance: U256::from(FIRST_BALANCE) };
+        let state = AccountState { balance: U256::from(FIRST_BALANCE), ..AccountState::default() };
         let accounts: BTreeMap<_, _> = accounts.iter().map(|account| (*account, state)).collect();
         let genesis =
             Block { header: header(0, B256::ZERO, salt, at_ms, BASE_FEE, &[]), txs: Vec::new(), accounts };
         let fork: Fork = Arc::new(vec![Arc::new(genesis)]);
         let endpoints =
             (0..endpoints).map(|_| Endpoint { fork: fork.clone(), ..Endpoint::default() }).collect();
-        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0 }
+        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0, latest: Millis(at_ms) }
     }
 
     #[must_use]
@@ -149,7 +153,8 @@ impl ChainModel {
                 if takes {
                     let price = wire.cap.min(self.base_fee.saturating_add(wire.tip));
                     let paid = U256::from(price).saturating_mul(U256::from(wire.gas));
-                    state.count += 1;
+                    state.count += if wire.delegates.is_some() { 2 } else { 1 };
+                    state.delegated = wire.delegates.unwrap_or(state.delegated);
                     state.balance = state.balance.saturating_sub(paid);
                     txs.push((*hash, wire.clone()));
                 }
@@ -158,6 +163,7 @@ impl ChainModel {
         let number = parent.header.at.number + 1;
         let hashes: Vec<TxHash> = txs.iter().map(|(hash, _)| *hash).collect();
         let header = header(number, parent.header.at.hash, self.salt, at_ms, self.base_fee, &hashes);
+        self.latest = self.latest.max(header.timestamp);
         let block = Arc::new(Block { header, txs, accounts });
         Arc::make_mut(&mut self.fork).push(block.clone());
         block
