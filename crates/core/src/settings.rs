@@ -54,8 +54,6 @@ pub enum PlantedInLane {
     AlikeIsForeign,
     /// The cursor jumps over slots that the chain has used and nobody here knows.
     JumpsOverUnknown,
-    /// Another chain with the same id is as good.
-    AnyChainWillDo,
     /// What is to be checked anew after a reorganisation leaves its slot at once.
     RecheckedAtOnce,
     /// Deadlines are judged by the node's own clock.

@@ -46,6 +46,8 @@ pub enum PlantedInEngine {
     RenewedFromAnswer,
     /// After a commit whose outcome is not known the lane is loaded again under the token it had.
     ReloadedUnderOldToken,
+    /// Another chain with the same id is as good.
+    AnyChainWillDo,
 }
 
 impl Default for Timings {

@@ -8,7 +8,7 @@ use landfall_core::journal::{Entry, JournalRow, replay};
 use landfall_core::ports::store::{Kept, Reads, TxQuery};
 use landfall_core::request::AfterState;
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
-use landfall_core::{JournalSeq, LaneId, QueueOrder, TxId};
+use landfall_core::{JournalSeq, LaneId, Millis, QueueOrder, TxId};
 use landfall_store::Memory;
 
 use crate::chain::model::Fork;
@@ -125,7 +125,9 @@ impl Checkers {
             _ => false,
         });
         let latest = self.world.lock().chains.get(&tx.lane.chain).map(|chain| chain.latest);
-        if let Some(deadline) = tx.deadline().filter(|deadline| expired && latest.is_some_and(|at| at <= *deadline)) {
+        if let Some(deadline) =
+            tx.deadline().filter(|deadline| expired && latest.is_some_and(|at| at <= *deadline))
+        {
             let text = format!("{} expired for {deadline:?}, and no block is later than {latest:?}", tx.id);
             self.world.violated(Rule::ExpiresByBlockTime, text);
         }
@@ -162,7 +164,8 @@ impl Checkers {
         }
         let most = u128::from(budget) * u128::from(days);
         if let Some((lane, fees)) = spent.into_iter().find(|(_, fees)| *fees > most) {
-            let text = format!("lane {lane} has spent {fees} in {days} days, and {budget} are allowed for one");
+            let text =
+                format!("lane {lane} has spent {fees} in {days} days, and {budget} are allowed for one");
             self.world.violated(Rule::WithinBudget, text);
         }
     }
@@ -188,7 +191,9 @@ impl Checkers {
                 lost.insert((tx.lane, slot.0), since);
             }
         }
-        if let Some(((lane, slot), since)) = lost.iter().find(|(_, since)| now - **since > MOST_OUT_OF_POOLS_MS) {
+        if let Some(((lane, slot), since)) =
+            lost.iter().find(|(_, since)| now - **since > MOST_OUT_OF_POOLS_MS)
+        {
             let text = format!("slot {slot} of {lane} is in no pool since {since} ms");
             self.world.violated(Rule::BackInThePool, text);
         }
@@ -235,6 +240,26 @@ impl Checkers {
                 let text =
                     format!("lane {} handed out slots up to {cursor}, the chain used {count}", summary.lane);
                 self.world.violated(Rule::NoGaps, text);
+            }
+        }
+    }
+
+    /// After a restore: what the chain has is not queued again, and not called failed for its slot was taken.
+    pub(crate) async fn nothing_is_given_up_that_landed(&self, since: Millis) {
+        let landed = self.landed();
+        for tx in self.all().await {
+            if !marker(&tx).is_some_and(|marker| landed.contains_key(&marker)) {
+                continue;
+            }
+            let rows = self.memory.journal(tx.id).await.unwrap_or_default();
+            let given_up = rows.iter().filter(|row| row.at > since).find(|row| match &row.entry {
+                Entry::Requeued { .. } => true,
+                Entry::Failed { reason } => reason.code == ReasonCode::Displaced,
+                _ => false,
+            });
+            if let Some(row) = given_up {
+                let text = format!("{} had landed, and after a restore: {:?}", tx.id, row.entry);
+                self.world.violated(Rule::HoldsWhenUnsure, text);
             }
         }
     }

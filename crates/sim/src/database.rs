@@ -142,7 +142,8 @@ impl Database {
             let Some(Asked { lane, token, version, hashes }) = asked else { continue };
             match result {
                 Ok(_) => {
-                    self.world.trace(format_args!("{by:?} commits {lane} under {token} after version {version}"));
+                    self.world
+                        .trace(format_args!("{by:?} commits {lane} under {token} after version {version}"));
                     self.world.lock().stored.extend(hashes);
                     self.was_fenced(lane, by, fenced_at);
                     if !self.truth().applied.insert((lane, token, version)) {

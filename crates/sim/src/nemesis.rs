@@ -41,6 +41,13 @@ pub(crate) async fn strike(world: Arc<World>, nodes: Arc<Nodes>) {
     if chosen.is_empty() {
         return;
     }
+    if world.scenario.long_halt {
+        // Once, in the middle of its work.
+        let wait = world.range(60_000, 240_000);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        one(&world, &nodes, Fault::Halt);
+        return;
+    }
     // Each fault that the seed chose strikes at least once; after that, by chance.
     let mut next = 0;
     loop {
@@ -202,7 +209,11 @@ fn empty(world: &Arc<World>, chain: ChainId, long: u64) {
     world.struck(Fault::EmptyAccount, format_args!("{account} on chain {chain} for {long} ms"));
     set_balance(world, chain, account, U256::ZERO);
     let now = world.true_time();
-    world.lock().empties.push((LaneId { chain, signer: account }, now, now.after(Duration::from_millis(long))));
+    world.lock().empties.push((
+        LaneId { chain, signer: account },
+        now,
+        now.after(Duration::from_millis(long)),
+    ));
     let world = world.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(long)).await;
@@ -227,8 +238,17 @@ fn foreign(world: &World, id: ChainId) {
     let Some(chain) = inner.chains.get_mut(&id) else { return };
     let nonce = chain.account(&from).count;
     let price = MAX_FEE.0 * 2;
-    let wire =
-        Wire { chain: id, from, nonce, data: Bytes::new(), value, gas: 21_000, cap: price, tip: price, delegates: None };
+    let wire = Wire {
+        chain: id,
+        from,
+        nonce,
+        data: Bytes::new(),
+        value,
+        gas: 21_000,
+        cap: price,
+        tip: price,
+        delegates: None,
+    };
     for endpoint in &mut chain.endpoints {
         endpoint.pool.insert((from, nonce), (wire.hash(), wire.clone()));
     }

@@ -110,7 +110,7 @@ planted! {
     /// A stranger's use of a slot is believed before it is final.
     ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
     /// What took a slot and does the same as its transaction is a stranger.
-    AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce];
+    AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
     /// The cursor jumps over slots that the chain has used and nobody here knows.
     JumpsOverUnknown = "cursor that jumps over unknown slots", found by [HoldsWhenUnsure, LandsOnce];
     /// Another chain with the same id is as good.
@@ -155,7 +155,6 @@ impl Planted {
             Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
-            Self::AnyChainWillDo => Some(PlantedInLane::AnyChainWillDo),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
             Self::ExpiresByOwnClock => Some(PlantedInLane::ExpiresByOwnClock),
             Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
@@ -168,6 +167,7 @@ impl Planted {
             | Self::LostCommitRepeated
             | Self::LostCommitAssumedDone
             | Self::ReloadedUnderOldToken
+            | Self::AnyChainWillDo
             | Self::RenewedFromAnswer
             | Self::NameIsSession
             | Self::JournalBySequence
@@ -187,6 +187,7 @@ impl Planted {
         match self {
             Self::RenewedFromAnswer => Some(PlantedInEngine::RenewedFromAnswer),
             Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
+            Self::AnyChainWillDo => Some(PlantedInEngine::AnyChainWillDo),
             _ => None,
         }
     }
@@ -197,6 +198,16 @@ impl Planted {
         match self {
             Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
+            // Some slots can still be taken back when the chain starts over.
+            Self::AnyChainWillDo => {
+                let few = Scenario {
+                    requests_per_caller: 8,
+                    block_ms: 3_000,
+                    deep: 12,
+                    ..Scenario::from_seed(seed)
+                };
+                few.with(self.takes())
+            }
             _ => Scenario::from_seed(seed).with(self.takes()),
         }
     }
@@ -204,13 +215,16 @@ impl Planted {
     /// The faults without which it cannot show.
     fn takes(self) -> &'static [Fault] {
         match self {
-            Self::FenceSkipped | Self::FenceBeforeCommit | Self::TokenKept => &[Fault::Pause, Fault::LateCommit],
+            Self::FenceSkipped | Self::FenceBeforeCommit | Self::TokenKept => {
+                &[Fault::Pause, Fault::LateCommit]
+            }
             Self::SessionUnchecked => &[Fault::LeaseCut],
             Self::RenewedFromAnswer => &[Fault::LeaseCut, Fault::SlowAnswer],
             Self::ReloadedUnderOldToken => &[Fault::LateCommit],
             Self::LimitForEver => &[Fault::Refusal],
-            Self::ProvenBeforeFinal => &[Fault::ForeignUse, Fault::Reorg],
-            Self::AlikeIsForeign | Self::JumpsOverUnknown => &[Fault::RestoredStore],
+            Self::ProvenBeforeFinal => &[Fault::ForeignUse, Fault::Reorg, Fault::LateDelivery],
+            Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
+            Self::JumpsOverUnknown => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],
             Self::ExpiresByOwnClock => &[Fault::ClockStep],

@@ -220,6 +220,7 @@ async fn restored(
         nodes.crash(node);
     }
     memory.restore(backup);
+    let since = world.true_time();
     nodes.database.was_replaced();
     let before: BTreeMap<_, _> = memory
         .lanes()
@@ -242,6 +243,7 @@ async fn restored(
             );
         }
     }
+    checkers.nothing_is_given_up_that_landed(since).await;
     for lane in memory.lanes().await.unwrap_or_default() {
         let cursor = before.get(&lane.lane).copied().flatten();
         let passed = cursor.is_some_and(|cursor| checkers.count(lane.lane) > cursor.0);

@@ -216,7 +216,9 @@ impl Scenario {
     pub fn halted(seed: u64) -> Self {
         let rates = [(Fault::Halt, 100)].into();
         let trouble = Duration::from_secs(40 * 60);
-        Self { rates, long_halt: true, trouble, quiet: false, budget: None, ..Self::from_seed(seed) }
+        let scenario = Self::from_seed(seed);
+        let nodes = scenario.nodes.min(2);
+        Self { nodes, rates, long_halt: true, trouble, quiet: false, budget: None, ..scenario }
     }
 
     /// A transaction may be queued again only where its slot is gone for good: a chain that does not say what it will

@@ -144,7 +144,8 @@ impl SimStore {
             self.statement().await?;
         }
         // The fence, in the transaction that writes.
-        let ended = |write: &Write| matches!(write, Write::Lane(commit) if !self.database.is_live(commit.lane));
+        let ended =
+            |write: &Write| matches!(write, Write::Lane(commit) if !self.database.is_live(commit.lane));
         let written = group.iter().zip(&left_out).filter(|(_, out)| out.is_none());
         if !self.unfenced() && written.map(|(write, _)| write).any(ended) {
             return Err(Lost::Before);
@@ -158,7 +159,10 @@ impl SimStore {
         }
         let mut done = self.send_commit(todo, asked, fenced_at, locks).await?.into_iter();
         let missing = || Err(WriteError::Unknown("no answer".into()));
-        Ok(left_out.into_iter().map(|out| out.unwrap_or_else(|| done.next().unwrap_or_else(missing))).collect())
+        Ok(left_out
+            .into_iter()
+            .map(|out| out.unwrap_or_else(|| done.next().unwrap_or_else(missing)))
+            .collect())
     }
 
     /// From when COMMIT is sent until its answer comes nobody knows.
@@ -323,7 +327,11 @@ impl Log for SimStore {
 }
 
 impl SimStore {
-    async fn locked(&self, doing: &'static str, lanes: impl IntoIterator<Item = LaneId>) -> Result<Locks, Error> {
+    async fn locked(
+        &self,
+        doing: &'static str,
+        lanes: impl IntoIterator<Item = LaneId>,
+    ) -> Result<Locks, Error> {
         let locks = self.database.lock(lanes).await;
         locks.ok_or_else(|| Error::Failed { doing, text: "a row is locked".into() })
     }
@@ -379,7 +387,10 @@ impl Leases for SimStore {
         }
         let renewed = self.memory.renew_session(self.database.row_of(session, &self.name), lasting).await;
         self.world.session_lasts(session, lasting, matches!(renewed, Ok(true)));
-        if self.world.scenario.rate(Fault::SlowAnswer) > 0 && self.world.lock().faults_on && self.world.chance(500) {
+        if self.world.scenario.rate(Fault::SlowAnswer) > 0
+            && self.world.lock().faults_on
+            && self.world.chance(500)
+        {
             tokio::time::sleep(Duration::from_millis(self.world.range(500, 2_900))).await;
         }
         self.answer().await;

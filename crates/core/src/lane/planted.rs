@@ -145,7 +145,8 @@ impl Lane {
 
     /// A yes is the last word.
     pub(super) fn planted_yes(&mut self, slot: Slot, outcome: SendOutcome, now: Millis) {
-        if outcome.is_taken() && self.has_planted(PlantedInLane::YesIsProof)
+        if outcome.is_taken()
+            && self.has_planted(PlantedInLane::YesIsProof)
             && let Some(record) = self.slots.get_mut(&slot)
         {
             record.work.probe_at = None;
@@ -183,18 +184,6 @@ impl Lane {
         if self.has_planted(PlantedInLane::JumpsOverUnknown) {
             self.row.cursor = self.row.cursor.map(|cursor| cursor.max(count));
         }
-    }
-
-    /// Any chain is the right one.
-    pub(super) fn planted_same_chain(
-        &self,
-        view: std::sync::Arc<crate::view::ChainView>,
-    ) -> std::sync::Arc<crate::view::ChainView> {
-        if !self.has_planted(PlantedInLane::AnyChainWillDo) {
-            return view;
-        }
-        let status = crate::view::ChainStatus::Live;
-        std::sync::Arc::new(crate::view::ChainView { status, ..(*view).clone() })
     }
 
     /// Back to the queue without a no-op. True if it went.

@@ -26,7 +26,6 @@ use crate::{Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {
-        let view = self.planted_same_chain(view);
         if view.status == ChainStatus::Changed {
             self.view = Some(view);
             return;

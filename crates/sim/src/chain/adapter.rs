@@ -97,7 +97,8 @@ impl SimChain {
                 .violated(Rule::StoredBeforeSent, format!("{hash} for slot {} of {}", wire.nonce, wire.from));
         }
         if !approved {
-            let text = format!("slot {} of {} pays {} and nobody said yes", wire.nonce, wire.from, wire.value);
+            let text =
+                format!("slot {} of {} pays {} and nobody said yes", wire.nonce, wire.from, wire.value);
             self.world.violated(Rule::ApprovedFirst, text);
         }
         outcome
@@ -131,7 +132,8 @@ impl SimChain {
 
     fn deliver_later(&self, endpoint: usize, wire: Wire) {
         let late = Duration::from_millis(self.world.range(1_000, 90_000));
-        let again = Self { world: self.world.clone(), node: self.node, id: self.id, session: self.session.clone() };
+        let again =
+            Self { world: self.world.clone(), node: self.node, id: self.id, session: self.session.clone() };
         tokio::spawn(async move {
             tokio::time::sleep(late).await;
             again.deliver(endpoint, &wire);
@@ -247,7 +249,11 @@ impl Chain for SimChain {
     async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error> {
         let (_, fork) = self.reach("show code").await?;
         let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
-            return Err(Error::Unreachable { chain: self.id, doing: "show code", text: "unknown block".into() });
+            return Err(Error::Unreachable {
+                chain: self.id,
+                doing: "show code",
+                text: "unknown block".into(),
+            });
         };
         let delegated = |account: &Account| block.accounts.get(account).is_some_and(|s| s.delegated);
         Ok(accounts.iter().map(delegated).collect())

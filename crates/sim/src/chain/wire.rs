@@ -95,7 +95,8 @@ pub(crate) struct WireCodec;
 
 /// The sender's own word in a draft.
 fn own_authorization(draft: &Draft) -> Option<&Authorization> {
-    let by_sender = |item: &&Authorization| item.signed.is_none_or(|signed| signed.count == draft.slot.next());
+    let by_sender =
+        |item: &&Authorization| item.signed.is_none_or(|signed| signed.count == draft.slot.next());
     draft.call.authorization_list.iter().find(by_sender)
 }
 
