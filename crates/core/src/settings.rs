@@ -36,6 +36,34 @@ pub enum PlantedInLane {
     AfterIgnoresFailure,
     /// What no pool shows gives its slot back.
     ProbeRecycles,
+    /// A yes is the last word: what a node took is neither looked up nor sent again.
+    YesIsProof,
+    /// What refusals taught about the window is never forgotten, down to nothing.
+    LimitForEver,
+    /// A transaction by which the sender delegates its own code takes one slot.
+    SecondSlotForgotten,
+    /// A replacement needs no yes of its own.
+    ReplacedUnapproved,
+    /// What is out does not count against the day's budget.
+    BudgetForgetsOut,
+    /// Slots are handed out whatever the account can pay.
+    FundsIgnored,
+    /// A stranger's use of a slot is believed before it is final.
+    ProvenBeforeFinal,
+    /// What took a slot and does the same as its transaction is a stranger.
+    AlikeIsForeign,
+    /// The cursor jumps over slots that the chain has used and nobody here knows.
+    JumpsOverUnknown,
+    /// What is to be checked anew after a reorganisation leaves its slot at once.
+    RecheckedAtOnce,
+    /// Deadlines are judged by the node's own clock.
+    ExpiresByOwnClock,
+    /// A slot is re-priced for being slow also while the chain makes no blocks.
+    BumpsWhileHalted,
+    /// What is in a block for long enough is final.
+    FinalByTime,
+    /// A caller's own ceiling is forgotten.
+    CeilingForgotten,
 }
 
 /// When a transaction of a lane is bound to a slot.

@@ -3,19 +3,23 @@
 //! A commit that was refused ends the task; one whose outcome is not known, or that failed, throws the lane's memory
 //! away and loads it again. There is no other recovery. Where that fails again and again the pauses grow, and what is
 //! wrong is told to health and to everybody who asks why a transaction waits.
+//!
+//! After one whose outcome is not known the lane is taken anew first: it may still be running in the database, and land
+//! after the load. Under a new token it has landed before, or never will.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use landfall_core::lane::Lane;
-use landfall_core::ports::store::{LaneCommit, Write, WriteError, Written};
+use landfall_core::ports::store::{Acquired, LaneCommit, Write, WriteError, Written};
 use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::actions;
 use crate::lives::Lives;
 use crate::mailbox::{Mailbox, Question};
+use crate::parts::PlantedInEngine;
 use crate::supervisor::Shared;
 use crate::telemetry::Fact;
 
@@ -29,6 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) enum Ended {
     /// Load it again: this went wrong.
     Reload(String),
+    /// Take it anew, then load it again: a commit may still land.
+    Retake(String),
     /// It is not ours any more.
     Lost,
     /// There is nothing to do, or the engine stops: give it back.
@@ -36,24 +42,33 @@ pub(crate) enum Ended {
 }
 
 /// Runs a lane under a token until it is lost, idle, or the engine stops.
-pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
+pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, mut token: Token) {
     let mut failures = 0;
+    let mut unsure = false;
     loop {
         let mailbox = Arc::new(Mailbox::default());
-        let ended = run_once(&shared, lane, token, &mailbox, &mut failures).await;
+        let ended = match unsure {
+            true => retake(&shared, lane, &mut token, &mut unsure).await,
+            false => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => run_once(&shared, lane, token, &mailbox, &mut failures).await,
+        };
         shared.directory.leave(lane);
         if mailbox.has_mail() {
             // Something came while the lane was being given back: it is to run again.
             shared.want_lane(lane);
         }
+        unsure |= matches!(ended, Ended::Retake(_));
         match ended {
-            Ended::Reload(why) if !shared.is_stopping() && shared.session_is_live() => {
+            Ended::Reload(why) | Ended::Retake(why) if !shared.is_stopping() && shared.session_is_live() => {
                 failures += 1;
                 let pause = RELOAD_AFTER.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_PAUSE);
                 shared.lane_trouble(lane, Some(LaneTrouble { why, failures, again_in: pause }));
                 shared.pause(pause).await;
             }
-            Ended::Reload(_) | Ended::GiveBack => {
+            Ended::Reload(_) | Ended::Retake(_) | Ended::GiveBack => {
                 shared.lane_trouble(lane, None);
                 let given = shared.parts.store.release(lane, shared.session, token).await;
                 if let Err(error) = given {
@@ -66,6 +81,21 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
                 shared.lane_trouble(lane, None);
                 return;
             }
+        }
+    }
+}
+
+/// Takes the lane under a new token, so that nothing that was asked for under the old one can land any more. None: done.
+async fn retake(shared: &Shared, lane: LaneId, token: &mut Token, unsure: &mut bool) -> Option<Ended> {
+    match shared.parts.store.acquire(lane, shared.session).await {
+        Ok(Acquired::Yes { token: new }) => {
+            (*token, *unsure) = (new, false);
+            None
+        }
+        Ok(Acquired::HeldBy { .. }) => Some(Ended::Lost),
+        Err(error) => {
+            tracing::warn!(%lane, %error, "the lane could not be taken anew after a lost answer; trying again");
+            Some(Ended::Retake(error.to_string()))
         }
     }
 }
@@ -162,6 +192,10 @@ async fn run_once(
         if mail.stop {
             return Ended::GiveBack;
         }
+        // The commit may have taken as long as the session had left, or the process stood still meanwhile.
+        if !shared.session_is_live() {
+            return Ended::Lost;
+        }
         let plan = lane.plan(parts.clock.now());
         shared.counted(id, lane.counts());
         wake_at = plan.wake_at;
@@ -173,6 +207,10 @@ async fn run_once(
             return Ended::GiveBack;
         }
     }
+}
+
+fn plants_old_token(shared: &Shared) -> bool {
+    shared.parts.timings.planted == Some(PlantedInEngine::ReloadedUnderOldToken)
 }
 
 /// Commits, and tells the watcher which hashes count from now on, before any of them is sent.
@@ -216,9 +254,14 @@ pub(crate) async fn write(
             shared.leases.fenced.fetch_add(1, Ordering::Relaxed);
             Err(Ended::Lost)
         }
+        Err(error @ WriteError::Unknown(_)) if !plants_old_token(shared) => {
+            let txs = moved.len();
+            tracing::warn!(%chain, %signer, %token, %node, txs, %error, "commit unknown; the lane is taken anew and loaded again");
+            Err(Ended::Retake(error.to_string()))
+        }
         Err(error) => {
             let txs = moved.len();
-            tracing::warn!(%chain, %signer, %token, %node, txs, %error, "commit failed or unknown; the lane is loaded again");
+            tracing::warn!(%chain, %signer, %token, %node, txs, %error, "commit failed; the lane is loaded again");
             Err(Ended::Reload(error.to_string()))
         }
     }

@@ -56,7 +56,7 @@ mod writer;
 pub use admission::{Refused, Submission};
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
-pub use parts::{ChainParts, Parts, Timings};
+pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};
 pub use steer::{AllCancelled, Cannot, SteerError};
 pub use telemetry::{
     Fact, Meter, Milestone, ReceiptCheck, Renewal, Settled, ShownLane, ShownSigner, Signed, Submitted,

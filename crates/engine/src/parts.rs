@@ -37,6 +37,19 @@ pub struct Timings {
     pub keep_finished: Option<Duration>,
     /// How often it is looked what may go.
     pub forget_every: Duration,
+    /// A bug planted by the simulator, to see that it is found. Nothing else sets it.
+    pub planted: Option<PlantedInEngine>,
+}
+
+/// Bugs of the kind real senders had, for the simulator to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedInEngine {
+    /// A session lasts from when its renewal was answered.
+    RenewedFromAnswer,
+    /// After a commit whose outcome is not known the lane is loaded again under the token it had.
+    ReloadedUnderOldToken,
+    /// Another chain with the same id is as good.
+    AnyChainWillDo,
 }
 
 impl Default for Timings {
@@ -49,6 +62,7 @@ impl Default for Timings {
             idle: Duration::from_secs(30),
             keep_finished: None,
             forget_every: Duration::from_secs(60),
+            planted: None,
         }
     }
 }

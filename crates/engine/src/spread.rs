@@ -58,8 +58,10 @@ impl Spread {
             self.seen.entry(*session).or_insert(now);
         }
         self.kept.retain(|_, session| holders.live.contains(session));
-        self.free.retain(|lane, _| !holders.held.contains_key(lane));
         let me = self.me;
+        // One that the store says is ours and that does not run here (an answer was lost on the way) is nobody else's to
+        // take: it is waited for as long as a free one, and not for ever.
+        self.free.retain(|lane, _| holders.held.get(lane).is_none_or(|holder| *holder == me));
         self.given.retain(|lane, _| holders.held.get(lane).is_none_or(|holder| *holder == me));
         self.holders = holders;
     }
@@ -180,6 +182,20 @@ mod tests {
                 assert!(share * usize::try_from(count).unwrap() >= 50, "node {me} of {count} has {share}");
             }
         }
+    }
+
+    #[test]
+    fn a_lane_that_is_ours_in_the_store_and_does_not_run_here_is_taken_again() {
+        let begun = Instant::now();
+        let mut holders = live(3);
+        holders.held.insert(lane(1), session(1));
+        let mut spread = Spread::new(session(1), PATIENCE);
+        // It is looked at more often than the patience is long.
+        let taken = (0..20).map(|n| begun + PATIENCE / 4 * n).find(|now| {
+            spread.look(holders.clone(), *now);
+            spread.may_take(lane(1), true, *now)
+        });
+        assert_eq!(taken.map(|at| at - begun), Some(PATIENCE * 2), "after the two others had their turn");
     }
 
     #[test]

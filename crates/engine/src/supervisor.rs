@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::gauges::Backlogs;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
-use crate::parts::Parts;
+use crate::parts::{Parts, PlantedInEngine};
 use crate::spread::Spread;
 use crate::tasks::Tasks;
 use crate::telemetry::{Fact, Renewal, ShownLane};
@@ -273,7 +273,8 @@ pub(crate) async fn renew_session(shared: Arc<Shared>) {
         match renewed.await {
             Ok(Ok(true)) => {
                 shared.note(Fact::SessionRenewed(Renewal::Done));
-                shared.session_lasts_from(asked_at);
+                let planted = timings.planted == Some(PlantedInEngine::RenewedFromAnswer);
+                shared.session_lasts_from(if planted { Instant::now() } else { asked_at });
             }
             Ok(Ok(false)) => {
                 tracing::error!(node = %shared.parts.node, "the session has ended; beginning a new one is needed");

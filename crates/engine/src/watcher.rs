@@ -16,6 +16,7 @@ use landfall_core::request::Finality;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
 use landfall_core::{Account, ChainId, LaneId, Millis};
 
+use crate::parts::PlantedInEngine;
 use crate::reader::Reader;
 use crate::supervisor::Shared;
 use crate::telemetry::{Fact, ReceiptCheck};
@@ -171,6 +172,9 @@ impl Watcher {
     /// are linked to what was followed before are taken on their parents' word, a jump is looked at anew.
     async fn judge(&self, blocks: &[Block]) -> Result<ChainStatus, Error> {
         let (Some(known), Some(lowest)) = (&self.known, blocks.first()) else { return Ok(ChainStatus::Live) };
+        if self.shared.parts.timings.planted == Some(PlantedInEngine::AnyChainWillDo) {
+            return Ok(ChainStatus::Live);
+        }
         let below = lowest.at.number.checked_sub(1);
         let linked = below.is_some_and(|below| self.recent.get(&below) == Some(&lowest.parent))
             || self.recent.get(&lowest.at.number) == Some(&lowest.at.hash);

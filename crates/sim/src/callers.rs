@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
-use landfall_core::request::{After, AfterState, AskedFees, OnFailure, OnReorg, Options, Payload, Speed};
+use landfall_core::request::{
+    After, AfterState, AskedFees, Authorization, OnFailure, OnReorg, Options, Payload, Speed,
+};
 use landfall_core::transaction::Terms;
-use landfall_core::{Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
+use landfall_core::{Account, Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
 use landfall_engine::{Submission, SubmitError};
 
 use crate::chain::wire::Content;
@@ -17,6 +19,9 @@ use crate::world::{Asked, Rule, World};
 
 /// A caller gives a node this long to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A value that needs a person's yes.
+const DEAR: Wei = Wei(U256::from_limbs([2_000_000, 0, 0, 0]));
 
 pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
     let scenario = &world.scenario;
@@ -70,17 +75,25 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         let on_failure = if inner.rng.chance(300) { OnFailure::Hold } else { OnFailure::Cancel };
         options.after = inner.rng.pick(&told).map(|tx| After { tx: *tx, state, on_failure });
     }
+    let dear = inner.rng.chance(60);
+    let delegates = inner.rng.chance(50);
+    let address = if inner.rng.chance(500) { Account(alloy_primitives::Address::ZERO) } else { signer };
     let key = format!("request-{marker}");
     let payload = Payload {
         to: Some(signer),
-        value: Wei(U256::from(1)),
+        value: if dear { DEAR } else { Wei(U256::from(1)) },
         data: Content { marker, replaced: 0 }.data(),
         gas: inner.rng.chance(300).then_some(Gas(60_000)),
         fees: AskedFees::Market,
         access_list: Vec::new(),
-        authorization_list: Vec::new(),
+        // By the sender itself: it takes two slots.
+        authorization_list: match delegates {
+            true => vec![Authorization { chain: None, address, signed: None }],
+            false => Vec::new(),
+        },
     };
-    let may_end_otherwise = options.deadline.is_some() || options.after.is_some();
+    // A person may say no to a dear one.
+    let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     let submission = Submission {
         lane: LaneId { chain, signer },
@@ -201,7 +214,12 @@ fn change_later(
     if world.chance(60) {
         for replaced in 1..=u8::try_from(world.range(1, 4)).unwrap_or(1) {
             let data = Content { marker, replaced }.data();
-            let payload = Box::new(Payload { data, ..first.clone() });
+            let dear = world.chance(300);
+            let value = if dear { DEAR } else { first.value };
+            if dear && let Some(asked) = world.lock().asked.get_mut(&marker) {
+                asked.may_end_otherwise = true;
+            }
+            let payload = Box::new(Payload { data, value, ..first.clone() });
             let kind = CommandKind::Replace { tx, payload, terms: Terms::default() };
             command_later(world, nodes, lane, kind, 20_000);
         }

@@ -8,7 +8,7 @@ use landfall_core::journal::{Entry, JournalRow, replay};
 use landfall_core::ports::store::{Kept, Reads, TxQuery};
 use landfall_core::request::AfterState;
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
-use landfall_core::{JournalSeq, LaneId, QueueOrder, TxId};
+use landfall_core::{JournalSeq, LaneId, Millis, QueueOrder, TxId};
 use landfall_store::Memory;
 
 use crate::chain::model::Fork;
@@ -24,21 +24,29 @@ const MOST_ATTEMPTS: usize = 80;
 /// As much of a lane's journal is shown.
 const MOST_JOURNAL: usize = 80;
 
+/// From then on every node has seen that an account is empty.
+const SEEN_TO_BE_EMPTY: std::time::Duration = std::time::Duration::from_secs(10);
+/// In a quiet world a slot that was sent is not out of all pools for longer: probes come sooner, re-sends later.
+const MOST_OUT_OF_POOLS_MS: u64 = 40_000;
+
 pub(crate) struct Checkers {
     world: Arc<World>,
     memory: Memory,
     finals: Mutex<BTreeMap<TxId, TxState>>,
+    /// Since when the lowest open slot of a lane is in no pool.
+    missing: Mutex<BTreeMap<(LaneId, u64), u64>>,
 }
 
 impl Checkers {
     #[must_use]
     pub(crate) fn new(world: Arc<World>, memory: Memory) -> Self {
-        Self { world, memory, finals: Mutex::default() }
+        Self { world, memory, finals: Mutex::default(), missing: Mutex::default() }
     }
 
     /// What must hold at every moment.
     pub(crate) async fn always(&self) {
         self.lands_once();
+        self.within_budget();
         for tx in self.all().await {
             self.final_stays(&tx);
             let Ok(Some(record)) = self.memory.tx(tx.id).await else { continue };
@@ -48,8 +56,8 @@ impl Checkers {
                 // A no-op must get through, so it may use the chain's whole ceiling.
                 let ceiling = if attempt.no_op { MAX_FEE.0 } else { ceiling };
                 if attempt.fees.cap().0 > ceiling {
-                    self.world
-                        .violated(Rule::WithinCeiling, format!("{} offers {:?}", attempt.hash, attempt.fees));
+                    let text = format!("{} of {} offers {:?}", attempt.hash, tx.id, attempt.fees);
+                    self.world.violated(Rule::WithinCeiling, text);
                 }
             }
             self.beats_the_former(&record.attempts);
@@ -61,6 +69,10 @@ impl Checkers {
             }
             if self.world.scenario.long_halt {
                 self.quiet_while_halted(&record.tx, &entries);
+            }
+            self.expires_by_block_time(&record.tx, &entries);
+            if self.world.scenario.quiet {
+                self.paid_for(&record.tx, &entries);
             }
             let told = replay(entries.iter().map(|row| &row.entry));
             let status = &record.tx.status;
@@ -105,6 +117,89 @@ impl Checkers {
         }
     }
 
+    /// Nothing expires before a block says that it is late.
+    fn expires_by_block_time(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let expired = entries.iter().any(|row| match &row.entry {
+            Entry::Expired { .. } => true,
+            Entry::EndingBegan { state, .. } => *state == TxState::Expired,
+            _ => false,
+        });
+        let latest = self.world.lock().chains.get(&tx.lane.chain).map(|chain| chain.latest);
+        if let Some(deadline) =
+            tx.deadline().filter(|deadline| expired && latest.is_some_and(|at| at <= *deadline))
+        {
+            let text = format!("{} expired for {deadline:?}, and no block is later than {latest:?}", tx.id);
+            self.world.violated(Rule::ExpiresByBlockTime, text);
+        }
+    }
+
+    /// An account that has been empty for a while gets no new slots.
+    fn paid_for(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let empties = self.world.lock().empties.clone();
+        let first = entries.iter().find(|row| matches!(row.entry, Entry::Signed { no_op: false, .. }));
+        let Some(first) = first else { return };
+        let empty = empties.iter().any(|(lane, from, until)| {
+            *lane == tx.lane && first.at > from.after(SEEN_TO_BE_EMPTY) && first.at < *until
+        });
+        if empty {
+            let text = format!("{} got its slot at {:?}, when its account was empty", tx.id, first.at);
+            self.world.violated(Rule::PaidFor, text);
+        }
+    }
+
+    /// What a lane's contents have cost stays within its budget of so many days. No-ops are always allowed.
+    fn within_budget(&self) {
+        let Some(budget) = self.world.scenario.budget else { return };
+        let days = self.world.lock().days;
+        let mut spent: BTreeMap<LaneId, u128> = BTreeMap::new();
+        for fork in self.forks() {
+            for block in fork.iter() {
+                let base = block.header.base_fee.unwrap_or_default().0;
+                for (_, wire) in block.txs.iter().filter(|(_, wire)| wire.content().is_some()) {
+                    let price = wire.cap.min(base.saturating_add(wire.tip));
+                    let lane = LaneId { chain: wire.chain, signer: wire.from };
+                    *spent.entry(lane).or_default() += price * u128::from(wire.gas);
+                }
+            }
+        }
+        let most = u128::from(budget) * u128::from(days);
+        if let Some((lane, fees)) = spent.into_iter().find(|(_, fees)| *fees > most) {
+            let text =
+                format!("lane {lane} has spent {fees} in {days} days, and {budget} are allowed for one");
+            self.world.violated(Rule::WithinBudget, text);
+        }
+    }
+
+    /// In a quiet world the lowest slot that was sent is in some pool, or soon will be.
+    pub(crate) async fn back_in_the_pool(&self) {
+        if !self.world.scenario.quiet {
+            return;
+        }
+        let now = self.world.now();
+        let mut lost = BTreeMap::new();
+        for tx in self.all().await.iter().filter(|tx| tx.status.state == TxState::Broadcast) {
+            let Some(slot) = tx.status.slot.filter(|slot| slot.0 == self.count(tx.lane)) else { continue };
+            let inner = self.world.lock();
+            let Some(chain) = inner.chains.get(&tx.lane.chain) else { continue };
+            let key = (tx.lane.signer, slot.0);
+            let pooled = chain.endpoints.iter().any(|at| at.pool.contains_key(&key));
+            let broke = chain.account(&tx.lane.signer).balance.is_zero();
+            drop(inner);
+            if !pooled && !broke {
+                let before = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+                let since = before.get(&(tx.lane, slot.0)).copied().unwrap_or(now);
+                lost.insert((tx.lane, slot.0), since);
+            }
+        }
+        if let Some(((lane, slot), since)) =
+            lost.iter().find(|(_, since)| now - **since > MOST_OUT_OF_POOLS_MS)
+        {
+            let text = format!("slot {slot} of {lane} is in no pool since {since} ms");
+            self.world.violated(Rule::BackInThePool, text);
+        }
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+    }
+
     /// What must hold when everything was well for long enough.
     pub(crate) async fn at_the_end(&self) {
         self.always().await;
@@ -145,6 +240,26 @@ impl Checkers {
                 let text =
                     format!("lane {} handed out slots up to {cursor}, the chain used {count}", summary.lane);
                 self.world.violated(Rule::NoGaps, text);
+            }
+        }
+    }
+
+    /// After a restore: what the chain has is not queued again, and not called failed for its slot was taken.
+    pub(crate) async fn nothing_is_given_up_that_landed(&self, since: Millis) {
+        let landed = self.landed();
+        for tx in self.all().await {
+            if !marker(&tx).is_some_and(|marker| landed.contains_key(&marker)) {
+                continue;
+            }
+            let rows = self.memory.journal(tx.id).await.unwrap_or_default();
+            let given_up = rows.iter().filter(|row| row.at > since).find(|row| match &row.entry {
+                Entry::Requeued { .. } => true,
+                Entry::Failed { reason } => reason.code == ReasonCode::Displaced,
+                _ => false,
+            });
+            if let Some(row) = given_up {
+                let text = format!("{} had landed, and after a restore: {:?}", tx.id, row.entry);
+                self.world.violated(Rule::HoldsWhenUnsure, text);
             }
         }
     }
@@ -237,8 +352,9 @@ impl Checkers {
                 }
             }
             if let Some(after) = tx.after() {
-                // Of one whose history was removed only its end is known.
-                if matches!(self.memory.kept(after.tx).await, Ok(Some(kept)) if kept.state == TxState::Confirmed)
+                // Of one whose history was removed only its end is known, and not whether it was in a block before.
+                if matches!(self.memory.kept(after.tx).await, Ok(Some(kept))
+                    if kept.state == TxState::Confirmed || after.state == AfterState::Mined)
                 {
                     continue;
                 }
@@ -353,7 +469,9 @@ impl Checkers {
     fn ended(&self, tx: &Transaction, contents: &BTreeMap<u64, Vec<Content>>, retried: &BTreeSet<TxId>) {
         let state = tx.status.state;
         if !state.is_terminal() {
-            let text = format!("{} is {} in slot {:?} of {}", tx.id, state.name(), tx.status.slot, tx.lane);
+            let two = if tx.takes_two_slots() { ", and takes two" } else { "" };
+            let text =
+                format!("{} is {} in slot {:?} of {}{two}", tx.id, state.name(), tx.status.slot, tx.lane);
             self.world.violated(Rule::Ends, text);
             return;
         }

@@ -9,6 +9,8 @@
 //! | `run.rs` | one run: trouble, then peace, then the questions |
 //! | `world.rs` | what everything shares, and the rules |
 //! | `node.rs`, `store.rs`, `chain/`, `signer.rs` | engines, and the ports they see |
+//! | `database.rs` | PostgreSQL's locks, sessions and commits, as far as the fence needs them |
+//! | `reader.rs` | one who reads the journal as it grows |
 //! | `callers.rs`, `nemesis.rs` | who asks, and what strikes |
 //! | `checkers.rs` | the rules, looked at from outside |
 //! | `planted.rs` | bugs that must be found |
@@ -19,10 +21,12 @@
 mod callers;
 mod chain;
 mod checkers;
+mod database;
 mod many;
 mod nemesis;
 mod node;
 mod planted;
+mod reader;
 mod rng;
 mod run;
 mod scenario;

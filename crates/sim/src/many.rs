@@ -67,7 +67,11 @@ pub fn many(which: Many, options: Options, done: &(dyn Fn(&Report) + Sync)) -> s
                     if seed >= end || failures >= which.most_failures {
                         return;
                     }
-                    match run(Scenario::from_seed(seed), options) {
+                    let scenario = match options.planted {
+                        Some(planted) => planted.scenario(seed),
+                        None => Scenario::from_seed(seed),
+                    };
+                    match run(scenario, options) {
                         Ok(report) => {
                             done(&report);
                             summary.lock().unwrap_or_else(PoisonError::into_inner).add(report);

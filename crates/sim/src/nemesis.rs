@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use alloy_primitives::{Bytes, U256};
 use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
+use landfall_core::transaction::TxState;
 use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
-use crate::chain::wire::Wire;
+use crate::chain::wire::{Content, Wire};
 use crate::node::{MAX_FEE, Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
 use crate::world::World;
@@ -19,6 +20,7 @@ const TIMED: &[Fault] = &[
     Fault::Leave,
     Fault::Pause,
     Fault::StorePartition,
+    Fault::LeaseCut,
     Fault::RpcPartition,
     Fault::StaleEndpoint,
     Fault::EndpointDown,
@@ -39,10 +41,17 @@ pub(crate) async fn strike(world: Arc<World>, nodes: Arc<Nodes>) {
     if chosen.is_empty() {
         return;
     }
+    if world.scenario.long_halt {
+        // Once, in the middle of its work.
+        let wait = world.range(60_000, 240_000);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        one(&world, &nodes, Fault::Halt);
+        return;
+    }
     // Each fault that the seed chose strikes at least once; after that, by chance.
     let mut next = 0;
     loop {
-        let wait = world.range(200, 6_000);
+        let wait = world.range(200, 6_000) * if world.scenario.quiet { 6 } else { 1 };
         tokio::time::sleep(Duration::from_millis(wait)).await;
         if !world.lock().faults_on {
             return;
@@ -73,6 +82,11 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
         Fault::StorePartition => {
             world.struck(fault, format_args!("node {node} for {long} ms"));
             gate(world, node, |gate| gate.store_cut_until = now + long);
+        }
+        Fault::LeaseCut => {
+            let long = world.range(8_000, 30_000);
+            world.struck(fault, format_args!("node {node} for {long} ms"));
+            gate(world, node, |gate| gate.renewals_lost_until = now + long);
         }
         Fault::RpcPartition => {
             world.struck(fault, format_args!("node {node} for {long} ms"));
@@ -194,6 +208,12 @@ fn empty(world: &Arc<World>, chain: ChainId, long: u64) {
     let account = world.lock().rng.pick(&accounts).copied().unwrap_or(accounts[0]);
     world.struck(Fault::EmptyAccount, format_args!("{account} on chain {chain} for {long} ms"));
     set_balance(world, chain, account, U256::ZERO);
+    let now = world.true_time();
+    world.lock().empties.push((
+        LaneId { chain, signer: account },
+        now,
+        now.after(Duration::from_millis(long)),
+    ));
     let world = world.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(long)).await;
@@ -218,8 +238,17 @@ fn foreign(world: &World, id: ChainId) {
     let Some(chain) = inner.chains.get_mut(&id) else { return };
     let nonce = chain.account(&from).count;
     let price = MAX_FEE.0 * 2;
-    let wire =
-        Wire { chain: id, from, nonce, data: Bytes::new(), value, gas: 21_000, cap: price, tip: price };
+    let wire = Wire {
+        chain: id,
+        from,
+        nonce,
+        data: Bytes::new(),
+        value,
+        gas: 21_000,
+        cap: price,
+        tip: price,
+        delegates: None,
+    };
     for endpoint in &mut chain.endpoints {
         endpoint.pool.insert((from, nonce), (wire.hash(), wire.clone()));
     }
@@ -279,8 +308,12 @@ async fn meddle(world: &Arc<World>, nodes: &Arc<Nodes>) {
     }
     let all = TxQuery { limit: u32::MAX, ..TxQuery::default() };
     for tx in nodes.memory.txs(&all).await.unwrap_or_default() {
-        if tx.status.held.is_some() && !tx.status.state.is_terminal() {
-            let yes = world.chance(500);
+        let asks = tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval;
+        if (tx.status.held.is_some() || asks) && !tx.status.state.is_terminal() {
+            let yes = world.chance(600);
+            if let Some(content) = Content::read(&tx.payload().data).filter(|_| yes && asks) {
+                world.lock().approved.insert(content);
+            }
             tokio::time::timeout(Duration::from_secs(5), handle.decide(&tx, yes, None, None)).await.ok();
         }
     }
@@ -297,14 +330,16 @@ async fn newest(nodes: &Nodes, lane: LaneId) -> QueueOrder {
 fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
     let keep = world.chance(600);
     let now = world.now();
+    let at = world.true_time().0;
     let mut inner = world.lock();
     let salt = inner.rng.next();
     if let Some(chain) = inner.chains.get_mut(&chain) {
         chain.reorg(depth, keep, salt);
         // The new fork is as long as the old one at once, so that no head falls.
         for _ in 0..=depth {
-            chain.mine(0, now, true);
+            chain.mine(0, at, true);
         }
+        chain.show(now);
     }
     drop(inner);
     world.struck(fault, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));
@@ -318,12 +353,16 @@ pub(crate) fn heal(world: &Arc<World>) {
         gate.paused_until = 0;
         gate.store_cut_until = 0;
         gate.rpc_cut_until = 0;
+        gate.renewals_lost_until = 0;
         gate.skew_ms = 0;
     }
     let accounts = accounts(world.scenario.signers);
     let now = world.now();
     let healed = world.true_time();
     for (_, _, until) in &mut inner.halts {
+        *until = healed.min(*until);
+    }
+    for (_, _, until) in &mut inner.empties {
         *until = healed.min(*until);
     }
     for chain in inner.chains.values_mut() {

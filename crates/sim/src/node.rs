@@ -4,29 +4,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use landfall_core::ports::signer::Signer;
 use landfall_core::request::{Finality, OnDisplaced};
 use landfall_core::settings::LaneSettings;
-use landfall_core::{Account, ChainId, LaneId, Price};
+use landfall_core::{Account, ChainId, LaneId, Price, Wei};
 use landfall_engine::{ChainParts, Engine, Handle, Parts, Telemetry, Timings};
 use landfall_store::Memory;
 
 use crate::chain::adapter::SimChain;
+use crate::database::Database;
 use crate::signer::SimSigner;
-use crate::store::SimStore;
+use crate::store::{ProcessSession, SimStore};
 use crate::world::{NodeClock, SeededRandom, World};
 
 /// The ceiling of every attempt.
 pub(crate) const MAX_FEE: Price = Price::gwei(200);
 /// How often nodes look for history that may go.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(5);
+/// A value above this needs a person's yes.
+pub(crate) const APPROVE_ABOVE: Wei = Wei(U256::from_limbs([1_000_000, 0, 0, 0]));
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// All nodes of a run and the store they share.
 pub(crate) struct Nodes {
     pub(crate) world: Arc<World>,
     pub(crate) memory: Memory,
+    pub(crate) database: Arc<Database>,
     running: Mutex<Vec<Option<Engine>>>,
 }
 
@@ -34,7 +38,8 @@ impl Nodes {
     #[must_use]
     pub(crate) fn new(world: Arc<World>, memory: Memory) -> Arc<Self> {
         let running = (0..world.scenario.nodes).map(|_| None).collect();
-        Arc::new(Self { world, memory, running: Mutex::new(running) })
+        let database = Database::new(world.clone(), memory.clone());
+        Arc::new(Self { world, memory, database, running: Mutex::new(running) })
     }
 
     /// Starts a node, if it does not run; tries until it can open its session.
@@ -80,6 +85,20 @@ impl Nodes {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The store as a new process of this node sees it.
+    pub(crate) fn store(&self, node: usize) -> SimStore {
+        // Somebody copied a configuration: two nodes have one name.
+        let named = if self.world.scenario.twins && node == 1 { 0 } else { node };
+        SimStore {
+            world: self.world.clone(),
+            node,
+            name: format!("node-{named}"),
+            database: self.database.clone(),
+            memory: self.memory.clone(),
+            session: ProcessSession::default(),
+        }
+    }
+
     fn parts(&self, node: usize) -> Parts {
         let world = &self.world;
         let scenario = &world.scenario;
@@ -88,15 +107,18 @@ impl Nodes {
             max_in_flight: scenario.max_in_flight,
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
+            approve_above: Some(APPROVE_ABOVE),
+            max_spend_per_day: scenario.budget.map(|wei| Wei(U256::from(wei))),
             watch_depth: scenario.finality + scenario.deep,
             on_displaced: if scenario.fail_displaced { OnDisplaced::Fail } else { OnDisplaced::Requeue },
             planted: world.planted.and_then(crate::planted::Planted::in_lane),
             ..LaneSettings::default()
         };
+        let store = self.store(node);
         let mut chains = BTreeMap::new();
         let mut signers: BTreeMap<LaneId, Arc<dyn Signer>> = BTreeMap::new();
         for id in chain_ids(scenario.chains) {
-            let chain = Arc::new(SimChain { world: world.clone(), node, id });
+            let chain = Arc::new(SimChain { world: world.clone(), node, id, session: store.session.clone() });
             chains.insert(id, ChainParts { chain, settings: settings.clone() });
             for account in accounts(scenario.signers) {
                 let signer = SimSigner { world: world.clone(), node, account };
@@ -106,15 +128,16 @@ impl Nodes {
         Parts {
             slots_at_admission: std::collections::BTreeSet::new(),
             address: None,
-            store: Arc::new(SimStore { world: world.clone(), node, memory: self.memory.clone() }),
+            node: store.name.clone(),
+            store: Arc::new(store),
             chains,
             signers,
             clock: Arc::new(NodeClock { world: world.clone(), node }),
             random: Arc::new(SeededRandom(world.clone())),
-            node: format!("node-{node}"),
             timings: Timings {
                 keep_finished: scenario.keep,
                 forget_every: FORGET_EVERY,
+                planted: world.planted.and_then(crate::planted::Planted::in_engine),
                 ..Timings::default()
             },
             telemetry: Telemetry::default(),

@@ -4,7 +4,9 @@
 //! are switched on by `LaneSettings::planted`, which nothing but the simulator sets.
 
 use landfall_core::settings::PlantedInLane;
+use landfall_engine::PlantedInEngine;
 
+use crate::scenario::{Fault, Scenario};
 use crate::world::Rule;
 
 macro_rules! planted {
@@ -34,7 +36,23 @@ planted! {
     /// The store takes a lane's write whatever token it carries.
     FenceSkipped = "fence check skipped", found by [Fenced];
     /// The token is compared, and the commit done a moment later.
-    FenceBeforeCommit = "token compared before the commit", found by [Fenced];
+    FenceBeforeCommit = "token compared before the commit", found by [Fenced, CommittedOnce];
+    /// A write is taken also if its lane's session has ended.
+    SessionUnchecked = "write after the session's end", found by [Fenced];
+    /// Taking a lane over does not raise its token.
+    TokenKept = "takeover that keeps the token", found by [Fenced];
+    /// A commit whose answer was lost is made again, on what is there now.
+    LostCommitRepeated = "lost commit taken for failed", found by [CommittedOnce];
+    /// A commit whose answer was lost is taken to be done.
+    LostCommitAssumedDone = "lost commit taken for done", found by [StoredBeforeSent];
+    /// A lane is loaded again while its last commit, whose answer was lost, may still be running.
+    ReloadedUnderOldToken = "reload beside a running commit", found by [JournalExplains, Ends, LandsOnce, FinalIsTrue];
+    /// A session lasts from when its renewal was answered.
+    RenewedFromAnswer = "renewal counted from its answer", found by [ActsWhileItMay];
+    /// Two processes with the same node name are one session.
+    NameIsSession = "node name taken for the session", found by [LiveOwnerKeeps];
+    /// Journal numbers are given before the entries become visible.
+    JournalBySequence = "journal numbers out of order", found by [ReadersMissNothing];
     /// A commit is acknowledged before it is done.
     StoredAfterSent = "bytes stored after sending", found by [StoredBeforeSent];
     /// The key is looked up, and the row inserted a moment later.
@@ -77,6 +95,36 @@ planted! {
     AfterIgnoresFailure = "after that ignores failure", found by [FollowsInOrder];
     /// What no pool shows gives its slot back.
     ProbeRecycles = "slot recycled when no pool shows it", found by [LandsOnce];
+    /// What a node took is neither looked up nor sent again.
+    YesIsProof = "yes taken for proof", found by [BackInThePool];
+    /// What refusals taught about the window is never forgotten, down to nothing.
+    LimitForEver = "learnt window that never grows", found by [Ends];
+    /// A transaction by which the sender delegates its own code takes one slot.
+    SecondSlotForgotten = "delegation that takes one slot", found by [FinalIsTrue, NoGaps, Ends, LandsOnce];
+    /// A replacement needs no yes of its own.
+    ReplacedUnapproved = "replacement without approval", found by [ApprovedFirst];
+    /// What is out does not count against the day's budget.
+    BudgetForgetsOut = "budget that forgets what is out", found by [WithinBudget];
+    /// Slots are handed out whatever the account can pay.
+    FundsIgnored = "slots without funds", found by [PaidFor];
+    /// A stranger's use of a slot is believed before it is final.
+    ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
+    /// What took a slot and does the same as its transaction is a stranger.
+    AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
+    /// The cursor jumps over slots that the chain has used and nobody here knows.
+    JumpsOverUnknown = "cursor that jumps over unknown slots", found by [HoldsWhenUnsure, LandsOnce];
+    /// Another chain with the same id is as good.
+    AnyChainWillDo = "another chain taken for the same", found by [HoldsWhenUnsure];
+    /// What is to be checked anew after a reorganisation leaves its slot at once.
+    RecheckedAtOnce = "recheck without a no-op", found by [LandsOnce];
+    /// Deadlines are judged by the node's own clock.
+    ExpiresByOwnClock = "deadline by the node's clock", found by [ExpiresByBlockTime];
+    /// A slot is re-priced for being slow also while the chain makes no blocks.
+    BumpsWhileHalted = "bumps while the chain stands still", found by [QuietWhileHalted];
+    /// What is in a block for long enough is final.
+    FinalByTime = "final by time", found by [QuietWhileHalted];
+    /// A caller's own ceiling is forgotten.
+    CeilingForgotten = "caller's ceiling forgotten", found by [WithinCeiling];
 }
 
 impl Planted {
@@ -98,8 +146,31 @@ impl Planted {
             Self::ResetToCount => Some(PlantedInLane::ResetToCount),
             Self::AfterIgnoresFailure => Some(PlantedInLane::AfterIgnoresFailure),
             Self::ProbeRecycles => Some(PlantedInLane::ProbeRecycles),
+            Self::YesIsProof => Some(PlantedInLane::YesIsProof),
+            Self::LimitForEver => Some(PlantedInLane::LimitForEver),
+            Self::SecondSlotForgotten => Some(PlantedInLane::SecondSlotForgotten),
+            Self::ReplacedUnapproved => Some(PlantedInLane::ReplacedUnapproved),
+            Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
+            Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
+            Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
+            Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
+            Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
+            Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
+            Self::ExpiresByOwnClock => Some(PlantedInLane::ExpiresByOwnClock),
+            Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
+            Self::FinalByTime => Some(PlantedInLane::FinalByTime),
+            Self::CeilingForgotten => Some(PlantedInLane::CeilingForgotten),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
+            | Self::SessionUnchecked
+            | Self::TokenKept
+            | Self::LostCommitRepeated
+            | Self::LostCommitAssumedDone
+            | Self::ReloadedUnderOldToken
+            | Self::AnyChainWillDo
+            | Self::RenewedFromAnswer
+            | Self::NameIsSession
+            | Self::JournalBySequence
             | Self::StoredAfterSent
             | Self::IdempotencyOutside
             | Self::LeaseByLocalClock
@@ -107,6 +178,58 @@ impl Planted {
             | Self::NewestHashOnly
             | Self::LostWakeUp
             | Self::RemovalForgetsKey => None,
+        }
+    }
+
+    /// The switch in the engine, for bugs that live there.
+    #[must_use]
+    pub fn in_engine(self) -> Option<PlantedInEngine> {
+        match self {
+            Self::RenewedFromAnswer => Some(PlantedInEngine::RenewedFromAnswer),
+            Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
+            Self::AnyChainWillDo => Some(PlantedInEngine::AnyChainWillDo),
+            _ => None,
+        }
+    }
+
+    /// The world of a seed in which it can show: a special one, or one with the faults that it takes.
+    #[must_use]
+    pub fn scenario(self, seed: u64) -> Scenario {
+        match self {
+            Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
+            Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
+            // Some slots can still be taken back when the chain starts over.
+            Self::AnyChainWillDo => {
+                let few = Scenario {
+                    requests_per_caller: 8,
+                    block_ms: 3_000,
+                    deep: 12,
+                    ..Scenario::from_seed(seed)
+                };
+                few.with(self.takes())
+            }
+            _ => Scenario::from_seed(seed).with(self.takes()),
+        }
+    }
+
+    /// The faults without which it cannot show.
+    fn takes(self) -> &'static [Fault] {
+        match self {
+            Self::FenceSkipped | Self::FenceBeforeCommit | Self::TokenKept => {
+                &[Fault::Pause, Fault::LateCommit]
+            }
+            Self::SessionUnchecked => &[Fault::LeaseCut],
+            Self::RenewedFromAnswer => &[Fault::LeaseCut, Fault::SlowAnswer],
+            Self::ReloadedUnderOldToken => &[Fault::LateCommit],
+            Self::LimitForEver => &[Fault::Refusal],
+            Self::ProvenBeforeFinal => &[Fault::ForeignUse, Fault::Reorg, Fault::LateDelivery],
+            Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
+            Self::JumpsOverUnknown => &[Fault::RestoredStore],
+            Self::AnyChainWillDo => &[Fault::ChainRestart],
+            Self::RecheckedAtOnce => &[Fault::Reorg],
+            Self::ExpiresByOwnClock => &[Fault::ClockStep],
+            Self::BudgetForgetsOut => &[Fault::FeeSpike],
+            _ => &[],
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::checkers::Checkers;
 use crate::nemesis;
 use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
+use crate::reader::Reader;
 use crate::scenario::{Fault, Scenario};
 use crate::world::{Rule, TrueClock, Violation, World};
 
@@ -20,6 +21,7 @@ use crate::world::{Rule, TrueClock, Violation, World};
 const PEACE: Duration = Duration::from_secs(1_800);
 /// Who asks after the chain started over.
 const LATE_CALLER: usize = 99;
+const DAY_MS: i64 = 86_400_000;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What one run came to.
@@ -68,6 +70,8 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     for chain in chain_ids(world.scenario.chains) {
         tokio::spawn(make_blocks(world.clone(), chain));
     }
+    let reader = Reader::new(nodes.store(0));
+    let reading = tokio::spawn(reader.clone().run());
     let callers: Vec<_> = (0..world.scenario.callers)
         .map(|caller| tokio::spawn(callers::call(world.clone(), nodes.clone(), caller)))
         .collect();
@@ -79,6 +83,7 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     while world.now() < until && world.lock().violations.is_empty() {
         tokio::time::sleep(LOOK_EVERY).await;
         checkers.always().await;
+        checkers.back_in_the_pool().await;
         if backup.is_none() && world.now() >= backup_at {
             backup = Some(memory.snapshot());
         }
@@ -89,6 +94,10 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     if let Some(keep) = world.scenario.keep.filter(|_| world.lock().violations.is_empty()) {
         late_retries(&world, &nodes, &checkers, keep).await;
     }
+    if world.lock().violations.is_empty() {
+        reader.has_missed_nothing().await;
+    }
+    reading.abort();
     operator.abort();
     if world.lock().violations.is_empty() {
         if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
@@ -155,6 +164,10 @@ async fn settle(
     let mut callers = callers;
     while world.now() < until && world.lock().violations.is_empty() {
         tokio::time::sleep(LOOK_EVERY).await;
+        checkers.back_in_the_pool().await;
+        if world.scenario.budget.is_some() && world.chance(250) {
+            next_day(world);
+        }
         callers.retain(|caller| !caller.is_finished());
         let all_up = nodes.alive().len() == world.scenario.nodes;
         if callers.is_empty() && all_up && checkers.unfinished().await == 0 {
@@ -171,6 +184,17 @@ async fn settle(
     if world.lock().violations.is_empty() {
         checkers.at_the_end().await;
     }
+}
+
+/// By the clocks of all nodes the next day has begun: budgets are whole again.
+fn next_day(world: &World) {
+    let mut inner = world.lock();
+    inner.days += 1;
+    for gate in &mut inner.gates {
+        gate.skew_ms += DAY_MS;
+    }
+    drop(inner);
+    world.trace(format_args!("the next day begins"));
 }
 
 /// Everything that ended loses its history, and then every caller asks once more.
@@ -196,6 +220,8 @@ async fn restored(
         nodes.crash(node);
     }
     memory.restore(backup);
+    let since = world.true_time();
+    nodes.database.was_replaced();
     let before: BTreeMap<_, _> = memory
         .lanes()
         .await
@@ -217,6 +243,7 @@ async fn restored(
             );
         }
     }
+    checkers.nothing_is_given_up_that_landed(since).await;
     for lane in memory.lanes().await.unwrap_or_default() {
         let cursor = before.get(&lane.lane).copied().flatten();
         let passed = cursor.is_some_and(|cursor| checkers.count(lane.lane) > cursor.0);
@@ -230,6 +257,8 @@ async fn restored(
 /// Another chain with the same id: nothing may be sent there.
 async fn chain_restarts(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
     world.struck(Fault::ChainRestart, format_args!("all chains"));
+    let now = world.now();
+    world.lock().started_over_at = Some(now);
     let restart_nodes = world.chance(500);
     make_chains(world, 1_000);
     if restart_nodes {

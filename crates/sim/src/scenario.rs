@@ -32,12 +32,18 @@ faults! {
     Pause = "pause";
     /// A node cannot reach the store.
     StorePartition = "store-partition";
+    /// A node's renewals are lost, and nothing else.
+    LeaseCut = "lease-cut";
     /// A node cannot reach any endpoint.
     RpcPartition = "rpc-partition";
     /// A commit is done and its answer lost.
     LostCommitAnswer = "lost-commit-answer";
     /// A commit is not done, and nobody says so.
     LostCommit = "lost-commit";
+    /// A commit is done long after its connection broke.
+    LateCommit = "late-commit";
+    /// The store answers late.
+    SlowAnswer = "slow-answer";
     /// A commit fails and says so.
     FailedCommit = "failed-commit";
     /// Bytes never reach the node.
@@ -115,6 +121,12 @@ pub struct Scenario {
     pub deep: u64,
     /// The chain says itself what it will not take back.
     pub tagged: bool,
+    /// The first two nodes have the same name.
+    pub twins: bool,
+    /// What the fees of a lane may come to in a day, in wei. Days pass quickly once the faults have stopped.
+    pub budget: Option<u64>,
+    /// Little goes wrong, so that rules about time can be strict.
+    pub quiet: bool,
     /// The chain stands still for half an hour when it does.
     pub long_halt: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
@@ -131,7 +143,7 @@ impl Scenario {
         for fault in Fault::ALL {
             let on = match fault {
                 // These end what else could be seen in a run, so they are rarer.
-                Fault::RestoredStore | Fault::ChainRestart => rng.chance(70),
+                Fault::RestoredStore | Fault::ChainRestart => rng.chance(80),
                 _ => rng.chance(500),
             };
             let strength = rng.range(10, 150);
@@ -157,6 +169,9 @@ impl Scenario {
             keep: None,
             deep: rng.range(2, 12),
             tagged: rng.chance(700),
+            twins: rng.chance(200),
+            budget: None,
+            quiet: false,
             long_halt: false,
             rates,
         }
@@ -165,14 +180,45 @@ impl Scenario {
         // A store that is brought back, and a chain that starts over, are judged by the history.
         let judged = [Fault::RestoredStore, Fault::ChainRestart];
         scenario.keep = keep.filter(|_| judged.iter().all(|fault| scenario.rate(*fault) == 0));
-        scenario
+        // Clocks leap for whole days there, and history goes by the clock.
+        if scenario.keep.is_none() && rng.chance(250) {
+            // Enough for the dearest that a caller may ask for: what no day can pay waits for ever, and says so.
+            scenario.budget = Some(rng.range(13, 30) * 1_000_000_000_000_000);
+        }
+        if rng.chance(40) { scenario.hushed() } else { scenario }
+    }
+
+    /// A world in which pools forget and accounts run dry, and nothing else goes wrong.
+    #[must_use]
+    pub fn quiet(seed: u64) -> Self {
+        Self::from_seed(seed).hushed()
+    }
+
+    fn hushed(self) -> Self {
+        let rates = [(Fault::Eviction, 100), (Fault::EmptyAccount, 100)].into();
+        let resubmit = Duration::from_secs(90);
+        let trouble = self.trouble.max(Duration::from_secs(120));
+        Self { rates, resubmit, trouble, quiet: true, budget: None, ..self }
+    }
+
+    /// The same world, with these faults in it whatever the seed chose.
+    #[must_use]
+    pub fn with(mut self, faults: &[Fault]) -> Self {
+        for fault in faults {
+            let rate = self.rates.entry(*fault).or_default();
+            *rate = (*rate).max(60);
+        }
+        self.made_possible()
     }
 
     /// A world in which nothing goes wrong but that the chain stands still for half an hour.
     #[must_use]
     pub fn halted(seed: u64) -> Self {
         let rates = [(Fault::Halt, 100)].into();
-        Self { rates, long_halt: true, trouble: Duration::from_secs(40 * 60), ..Self::from_seed(seed) }
+        let trouble = Duration::from_secs(40 * 60);
+        let scenario = Self::from_seed(seed);
+        let nodes = scenario.nodes.min(2);
+        Self { nodes, rates, long_halt: true, trouble, quiet: false, budget: None, ..scenario }
     }
 
     /// A transaction may be queued again only where its slot is gone for good: a chain that does not say what it will

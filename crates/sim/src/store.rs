@@ -1,7 +1,10 @@
-//! The store port as a node sees it: one shared memory store, behind a network that can be cut and a disk that can
-//! fail. Every commit that is done is checked against the lease as it stands at that moment.
+//! The store port as a node sees it: one [`Database`] for all nodes, behind a network that can be cut, and what a
+//! PostgreSQL adapter does when an answer is lost.
+//!
+//! A group is one transaction: its lanes are locked, looked at, written, fenced and committed, with time between each of
+//! these. After a lost answer it is tried again, which waits for the lanes' locks and so finds out what became of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,21 +15,55 @@ use landfall_core::ports::store::{
 };
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
+use landfall_core::{
+    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, RequestId, SessionId, Token, TxId,
+};
 use landfall_store::Memory;
 
+use crate::database::{Asked, Database, IDLE_LIMIT, Locks, Verdict};
 use crate::planted::Planted;
 use crate::scenario::Fault;
-use crate::world::{Rule, World};
+use crate::world::World;
 
 /// How long a cut-off store call takes to fail.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
+/// How often a group is tried.
+const TRIES: u32 = 3;
 
 #[derive(Clone)]
 pub(crate) struct SimStore {
     pub(crate) world: Arc<World>,
     pub(crate) node: usize,
+    pub(crate) name: String,
+    pub(crate) database: Arc<Database>,
     pub(crate) memory: Memory,
+    /// The session of the process that has this.
+    pub(crate) session: ProcessSession,
+}
+
+/// The session of one process, once it has begun.
+#[derive(Clone, Default)]
+pub(crate) struct ProcessSession(Arc<Mutex<Option<SessionId>>>);
+
+impl ProcessSession {
+    #[must_use]
+    pub(crate) fn get(&self) -> Option<SessionId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, session: SessionId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+}
+
+type Answers = Vec<Result<Written, WriteError>>;
+
+/// Why a try gave no answers.
+enum Lost {
+    /// COMMIT was not sent: nothing of it is on disk.
+    Before,
+    /// It was: nobody knows.
+    After,
 }
 
 impl SimStore {
@@ -39,60 +76,164 @@ impl SimStore {
         Ok(())
     }
 
-    /// Really writes, and checks what was written against the leases as they are at that moment.
-    async fn commit(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
-        let carried = group.iter().map(token_of).collect();
-        self.commit_carrying(group, carried).await
+    /// The answer takes its time.
+    async fn answer(&self) {
+        if self.world.strikes(Fault::SlowAnswer) {
+            let late = self.world.range(500, 2_900);
+            tokio::time::sleep(Duration::from_millis(late)).await;
+        }
+        self.world.pass(self.node).await;
     }
 
-    async fn commit_carrying(
+    /// Tries until there is an answer, it is given up, or nobody can know.
+    async fn commit(&self, mut group: Vec<Write>) -> Answers {
+        let count = group.len();
+        let asked: Vec<Option<Asked>> = group.iter().map(Asked::of).collect();
+        let mut again = false;
+        for _ in 0..TRIES {
+            match self.attempt(group.clone(), &asked, again).await {
+                Ok(answers) => return answers,
+                Err(Lost::Before) => {}
+                Err(Lost::After) if self.world.has(Planted::LostCommitAssumedDone) => {
+                    return group.iter().map(assumed_done).collect();
+                }
+                Err(Lost::After) if self.world.has(Planted::LostCommitRepeated) => {
+                    // As if it had failed: it is made again, on what is there now.
+                    self.renumber(&mut group).await;
+                }
+                Err(Lost::After) => again = true,
+            }
+            // The connection is not to be had again in time, or it is and the next try looks.
+            if self.world.chance(500) || self.reach("write").await.is_err() {
+                break;
+            }
+        }
+        if again { all_unknown(count) } else { all_failed(count) }
+    }
+
+    /// One transaction, from BEGIN to the answer to COMMIT.
+    async fn attempt(
         &self,
         group: Vec<Write>,
-        carried: Vec<Option<(LaneId, Token)>>,
-    ) -> Vec<Result<Written, WriteError>> {
-        let mut current = Vec::new();
-        for lane in carried.iter().flatten().map(|(lane, _)| *lane) {
-            if let Ok(record) = self.memory.load_lane(lane).await {
-                current.push((lane, record.token));
-            }
+        asked: &[Option<Asked>],
+        again: bool,
+    ) -> Result<Answers, Lost> {
+        let lanes = group.iter().filter_map(|write| match write {
+            Write::Lane(commit) => Some(commit.lane),
+            Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
+        });
+        let mut locks = self.database.lock(lanes).await.ok_or(Lost::Before)?;
+        self.statement().await?;
+        // The look. What is stale is left out, and what landed before is answered.
+        let mut left_out: Vec<Option<Result<Written, WriteError>>> = Vec::with_capacity(group.len());
+        for write in &group {
+            let Write::Lane(commit) = write else {
+                left_out.push(None);
+                continue;
+            };
+            left_out.push(match self.look(write, again).await {
+                Ok(Verdict::Write) => None,
+                Ok(Verdict::Landed) => Some(Ok(Written::Lane(LaneVersion(commit.version.0 + 1)))),
+                Err(error) => Some(Err(error)),
+            });
         }
-        let hashes: Vec<Vec<_>> = group.iter().map(hashes_of).collect();
-        let results = self.memory.write(group).await;
-        for ((result, hashes), carried) in results.iter().zip(hashes).zip(carried) {
-            let Some((lane, token)) = carried else { continue };
-            match result {
-                Ok(_) => {
-                    self.world.trace(format_args!("node {} commits {lane} under {token}", self.node));
-                    self.world.lock().stored.extend(hashes);
-                    if current.iter().any(|(other, now)| *other == lane && *now != token) {
-                        self.world
-                            .violated(Rule::Fenced, format!("node {} wrote {lane} under {token}", self.node));
-                    }
-                }
-                Err(error) => self.world.trace(format_args!("node {} commits {lane}: {error}", self.node)),
-            }
+        if self.world.has(Planted::FenceBeforeCommit) {
+            locks.clear();
+            tokio::time::sleep(Duration::from_millis(self.world.range(0, 400))).await;
+        } else {
+            self.statement().await?;
         }
-        results
+        // The fence, in the transaction that writes.
+        let ended =
+            |write: &Write| matches!(write, Write::Lane(commit) if !self.database.is_live(commit.lane));
+        let written = group.iter().zip(&left_out).filter(|(_, out)| out.is_none());
+        if !self.unfenced() && written.map(|(write, _)| write).any(ended) {
+            return Err(Lost::Before);
+        }
+        let fenced_at = self.world.now();
+        let passed = group.into_iter().zip(asked.iter().cloned()).zip(&left_out);
+        let passed = passed.filter(|(_, out)| out.is_none()).map(|(write, _)| write);
+        let (mut todo, asked): (Vec<_>, Vec<_>) = passed.unzip();
+        if self.unfenced() {
+            self.renumber(&mut todo).await;
+        }
+        let mut done = self.send_commit(todo, asked, fenced_at, locks).await?.into_iter();
+        let missing = || Err(WriteError::Unknown("no answer".into()));
+        Ok(left_out
+            .into_iter()
+            .map(|out| out.unwrap_or_else(|| done.next().unwrap_or_else(missing)))
+            .collect())
     }
 
-    /// The planted ways of getting around the fence.
-    async fn commit_unfenced(&self, mut group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
-        let carried = group.iter().map(token_of).collect();
-        for write in &mut group {
-            let Write::Lane(commit) = write else { continue };
-            let Ok(seen) = self.memory.load_lane(commit.lane).await else { continue };
-            if self.world.has(Planted::FenceBeforeCommit) {
-                if seen.token != commit.token {
-                    continue;
+    /// From when COMMIT is sent until its answer comes nobody knows.
+    async fn send_commit(
+        &self,
+        todo: Vec<Write>,
+        asked: Vec<Option<Asked>>,
+        fenced_at: u64,
+        locks: Locks,
+    ) -> Result<Answers, Lost> {
+        if self.world.strikes(Fault::LostCommit) {
+            return Err(Lost::After);
+        }
+        let (database, by) = (self.database.clone(), self.session.get());
+        if self.world.strikes(Fault::LateCommit) {
+            let late = Duration::from_millis(self.world.range(100, 12_000));
+            tokio::spawn(async move {
+                tokio::time::sleep(late).await;
+                database.apply(todo, asked, by, fenced_at).await;
+                drop(locks);
+            });
+            return Err(Lost::After);
+        }
+        let answers = database.apply(todo, asked, by, fenced_at).await;
+        drop(locks);
+        if self.world.strikes(Fault::LostCommitAnswer) {
+            return Err(Lost::After);
+        }
+        self.answer().await;
+        Ok(answers)
+    }
+
+    /// The way to the database and back within a transaction. One that stands still for too long is ended there.
+    async fn statement(&self) -> Result<(), Lost> {
+        tokio::time::timeout(IDLE_LIMIT, self.world.pass(self.node)).await.map_err(|_| Lost::Before)
+    }
+
+    async fn look(&self, write: &Write, again: bool) -> Result<Verdict, WriteError> {
+        match write {
+            Write::Lane(_) if self.world.has(Planted::FenceSkipped) && !again => Ok(Verdict::Write),
+            Write::Lane(commit) => self.database.judge(commit, again).await,
+            Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => Ok(Verdict::Write),
+        }
+    }
+
+    /// Nothing stops a write at the commit.
+    fn unfenced(&self) -> bool {
+        self.world.has(Planted::FenceSkipped) || self.world.has(Planted::FenceBeforeCommit)
+    }
+
+    /// The planted ways of making a commit pass: on what is there now, instead of what it was made for.
+    async fn renumber(&self, group: &mut [Write]) {
+        for write in group {
+            match write {
+                Write::Lane(commit) => {
+                    if let Ok(now) = self.memory.load_lane(commit.lane).await {
+                        if self.unfenced() {
+                            commit.token = now.token;
+                        }
+                        commit.version = now.version;
+                    }
                 }
-                tokio::time::sleep(Duration::from_millis(self.world.range(0, 400))).await;
-            }
-            if let Ok(now) = self.memory.load_lane(commit.lane).await {
-                commit.token = now.token;
-                commit.version = now.version;
+                Write::Admit(new) => {
+                    if self.world.has(Planted::LostCommitRepeated) {
+                        let bits = self.world.lock().rng.next();
+                        new.id = TxId::new(Millis(self.world.true_time().0), u128::from(bits));
+                    }
+                }
+                Write::Command(_) | Write::Chain(_) | Write::Forget(_) => {}
             }
         }
-        self.commit_carrying(group, carried).await
     }
 
     /// The planted way of removing history: a key that stands for what was removed is as good as new.
@@ -120,17 +261,20 @@ impl SimStore {
     }
 }
 
-fn token_of(write: &Write) -> Option<(LaneId, Token)> {
-    match write {
-        Write::Lane(commit) => Some((commit.lane, commit.token)),
-        Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
-    }
-}
-
 fn hashes_of(write: &Write) -> Vec<landfall_core::TxHash> {
     match write {
         Write::Lane(commit) => commit.attempts.iter().map(|attempt| attempt.hash).collect(),
         Write::Admit(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => Vec::new(),
+    }
+}
+
+/// The planted answer to a commit of which nobody knows.
+fn assumed_done(write: &Write) -> Result<Written, WriteError> {
+    match write {
+        Write::Lane(commit) => Ok(Written::Lane(LaneVersion(commit.version.0 + 1))),
+        Write::Command(_) => Ok(Written::Command),
+        Write::Chain(_) => Ok(Written::Chain),
+        Write::Admit(_) | Write::Forget(_) => Err(WriteError::Unknown("no answer".into())),
     }
 }
 
@@ -153,9 +297,6 @@ impl Log for SimStore {
         if self.world.strikes(Fault::FailedCommit) {
             return all_failed(count);
         }
-        if self.world.strikes(Fault::LostCommit) {
-            return all_unknown(count);
-        }
         if self.world.has(Planted::IdempotencyOutside) {
             let mut answers = Vec::new();
             for write in &mut group {
@@ -177,23 +318,24 @@ impl Log for SimStore {
                 self.forget_key(write).await;
             }
         }
-        if self.world.has(Planted::FenceSkipped) || self.world.has(Planted::FenceBeforeCommit) {
-            return self.commit_unfenced(group).await;
-        }
         if self.world.has(Planted::StoredAfterSent) && group.iter().any(|write| !hashes_of(write).is_empty())
         {
             return self.acknowledge_first(group).await;
         }
-        let results = self.commit(group).await;
-        if self.world.strikes(Fault::LostCommitAnswer) {
-            return all_unknown(count);
-        }
-        self.world.pass(self.node).await;
-        results
+        self.commit(group).await
     }
 }
 
 impl SimStore {
+    async fn locked(
+        &self,
+        doing: &'static str,
+        lanes: impl IntoIterator<Item = LaneId>,
+    ) -> Result<Locks, Error> {
+        let locks = self.database.lock(lanes).await;
+        locks.ok_or_else(|| Error::Failed { doing, text: "a row is locked".into() })
+    }
+
     /// The planted way of answering before the disk has it.
     async fn acknowledge_first(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         let mut answers = Vec::new();
@@ -223,29 +365,56 @@ impl SimStore {
 impl Leases for SimStore {
     async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
         self.reach("open a session").await?;
-        let opened = self.memory.open_session(session, node, lasting).await;
+        self.session.set(session);
+        let lanes = self.database.held_by(session);
+        let locks = self.locked("open a session", lanes.iter().copied()).await?;
+        let row = self.database.row_of(session, node);
+        let opened = self.memory.open_session(row, node, lasting).await;
         self.world.session_lasts(session, lasting, opened.is_ok());
+        for lane in lanes {
+            self.database.was_given_back(lane, session);
+        }
+        drop(locks);
+        self.answer().await;
         opened
     }
 
     async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error> {
         self.reach("renew a session").await?;
-        let renewed = self.memory.renew_session(session, lasting).await;
+        if self.world.gate(self.node).renewals_lost_until > self.world.now() {
+            tokio::time::sleep(TIME_LIMIT).await;
+            return Err(Error::Failed { doing: "renew a session", text: "lost on the way".into() });
+        }
+        let renewed = self.memory.renew_session(self.database.row_of(session, &self.name), lasting).await;
         self.world.session_lasts(session, lasting, matches!(renewed, Ok(true)));
+        if self.world.scenario.rate(Fault::SlowAnswer) > 0
+            && self.world.lock().faults_on
+            && self.world.chance(500)
+        {
+            tokio::time::sleep(Duration::from_millis(self.world.range(500, 2_900))).await;
+        }
+        self.answer().await;
         renewed
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), Error> {
         self.reach("close a session").await?;
+        let lanes = self.database.held_by(session);
+        let locks = self.locked("close a session", lanes.iter().copied()).await?;
         self.world.session_lasts(session, Duration::ZERO, true);
-        self.memory.close_session(session).await
+        for lane in lanes {
+            self.database.was_given_back(lane, session);
+        }
+        let closed = self.memory.close_session(self.database.row_of(session, &self.name)).await;
+        drop(locks);
+        closed
     }
 
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
         self.reach("acquire a lane").await?;
+        let locks = self.locked("acquire a lane", [lane]).await?;
         let owner = self.memory.lane(lane).await?.and_then(|summary| summary.owner).map(|(_, owner)| owner);
-        let owner = owner.filter(|owner| *owner != session);
-        if let Some(owner) = owner
+        if let Some(owner) = owner.filter(|owner| *owner != session)
             && self.world.has(Planted::LeaseByLocalClock)
         {
             // As if this node's own clock were asked whether the other's session has ended.
@@ -254,19 +423,35 @@ impl Leases for SimStore {
                 self.memory.close_session(owner).await?;
             }
         }
-        let acquired = self.memory.acquire(lane, session).await;
+        let acquired = self.memory.acquire(lane, self.database.row_of(session, &self.name)).await;
         self.world.trace(format_args!("node {} asks for {lane}: {acquired:?}", self.node));
-        if let (Ok(Acquired::Yes { .. }), Some(owner)) = (&acquired, owner)
-            && self.world.session_ends(owner).is_some_and(|ends| ends > self.world.now())
-        {
-            self.world.violated(Rule::LiveOwnerKeeps, format!("node {} took {lane} from {owner}", self.node));
+        let acquired = match acquired? {
+            Acquired::Yes { token } => {
+                self.database.was_taken(lane, session);
+                Acquired::Yes { token: self.database.told(lane, token) }
+            }
+            held => held,
+        };
+        drop(locks);
+        if self.world.strikes(Fault::LostCommitAnswer) {
+            return Err(Error::Failed { doing: "acquire a lane", text: "no answer".into() });
         }
-        acquired
+        self.answer().await;
+        Ok(acquired)
     }
 
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         self.reach("release a lane").await?;
-        self.memory.release(lane, session, token).await
+        let locks = self.locked("release a lane", [lane]).await?;
+        let row = self.memory.load_lane(lane).await?;
+        let held = self.database.told(lane, row.token) == token;
+        if held {
+            self.database.was_given_back(lane, session);
+        }
+        let token = if held { row.token } else { token };
+        let released = self.memory.release(lane, self.database.row_of(session, &self.name), token).await;
+        drop(locks);
+        released
     }
 
     async fn holders(&self) -> Result<Holders, Error> {
@@ -285,7 +470,9 @@ impl Leases for SimStore {
 impl Reads for SimStore {
     async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error> {
         self.reach("load a lane").await?;
-        self.memory.load_lane(lane).await
+        let mut record = self.memory.load_lane(lane).await?;
+        record.token = self.database.told(lane, record.token);
+        Ok(record)
     }
 
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
@@ -352,7 +539,9 @@ impl Reads for SimStore {
     }
 
     async fn journal_after(&self, after: JournalSeq, limit: u32) -> Result<Vec<JournalRow>, Error> {
-        self.memory.journal_after(after, limit).await
+        let mut rows = self.memory.journal_after(after, limit).await?;
+        rows.retain(|row| !self.database.is_hidden(row.seq));
+        Ok(rows)
     }
 
     async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::chain::model::ChainModel;
+use crate::chain::wire::Content;
 use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::scenario::{Fault, Scenario};
@@ -68,6 +69,22 @@ pub enum Rule {
     FollowsInOrder,
     /// While the chain stands still nothing is re-priced, confirmed or expired.
     QuietWhileHalted,
+    /// What a lane commits is written once, also if its answer was lost.
+    CommittedOnce,
+    /// Nothing is sent by a node whose session has ended.
+    ActsWhileItMay,
+    /// Whoever reads the journal as it grows has read all of it.
+    ReadersMissNothing,
+    /// What needs a person's yes reaches no pool before.
+    ApprovedFirst,
+    /// The fees of a lane stay within what it may spend in a day.
+    WithinBudget,
+    /// A deadline has passed by the chain's clock before anything expires.
+    ExpiresByBlockTime,
+    /// In a quiet world: no slot is handed out for an account that is seen to be empty.
+    PaidFor,
+    /// In a quiet world: what the pools have lost is soon in one again.
+    BackInThePool,
 }
 
 impl Rule {
@@ -93,6 +110,14 @@ impl Rule {
             Self::CancelAllEndsAll => "a cancel of everything leaves nothing",
             Self::FollowsInOrder => "what follows another comes after it",
             Self::QuietWhileHalted => "a chain that stands still re-prices, confirms and expires nothing",
+            Self::CommittedOnce => "what is committed is committed once",
+            Self::ActsWhileItMay => "a node whose session has ended sends nothing",
+            Self::ReadersMissNothing => "whoever reads the journal as it grows misses nothing",
+            Self::ApprovedFirst => "what needs a yes is not sent before",
+            Self::WithinBudget => "a lane spends no more than its budget",
+            Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
+            Self::PaidFor => "an empty account gets no slots",
+            Self::BackInThePool => "what the pools have lost is soon in one again",
         }
     }
 }
@@ -103,6 +128,7 @@ pub(crate) struct Gate {
     pub(crate) paused_until: u64,
     pub(crate) store_cut_until: u64,
     pub(crate) rpc_cut_until: u64,
+    pub(crate) renewals_lost_until: u64,
     pub(crate) skew_ms: i64,
 }
 
@@ -139,6 +165,14 @@ pub(crate) struct Inner {
     pub(crate) told: Vec<TxId>,
     /// Lanes in which everything was cancelled at some time.
     pub(crate) cancelled_lanes: BTreeSet<LaneId>,
+    /// Contents to which a person said yes.
+    pub(crate) approved: BTreeSet<Content>,
+    /// When accounts were empty, by the true clock.
+    pub(crate) empties: Vec<(LaneId, Millis, Millis)>,
+    /// When the chains were replaced by new ones.
+    pub(crate) started_over_at: Option<u64>,
+    /// How many days have begun, by the clocks of the nodes.
+    pub(crate) days: u64,
 }
 
 pub(crate) struct World {
@@ -166,6 +200,10 @@ impl World {
             asked: BTreeMap::new(),
             told: Vec::new(),
             cancelled_lanes: BTreeSet::new(),
+            approved: BTreeSet::new(),
+            empties: Vec::new(),
+            started_over_at: None,
+            days: 1,
         };
         Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
     }

@@ -109,6 +109,9 @@ impl Lane {
 
     /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
     fn next_is_open(&self) -> bool {
+        if self.planted_one_slot() {
+            return false;
+        }
         let out = self.slots.values().any(|record| {
             let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots());
             let winner = record
@@ -136,6 +139,7 @@ impl Lane {
 
     /// The slot is in use from here on, and the one after it too where the transaction takes two.
     pub(super) fn occupy(&mut self, slot: Slot, two: bool) {
+        let two = two && !self.planted_one_slot();
         if !self.row.returned.remove(&slot) {
             let end = if two { slot.next().next() } else { slot.next() };
             self.row.cursor = Some(self.row.cursor.map_or(end, |cursor| cursor.max(end)));
@@ -202,7 +206,7 @@ impl Lane {
     fn candidates(&self, most: usize) -> Vec<Candidate> {
         let Some(view) = &self.view else { return Vec::new() };
         let mut ready = Vec::new();
-        let funds = self.funds_left();
+        let funds = self.funds_left().filter(|_| !self.planted_funds());
         let budget = self.budget_left();
         let mut spent = U256::ZERO;
         let mut fees_spent = U256::ZERO;
@@ -355,6 +359,6 @@ impl Lane {
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
         let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
         let top = content_ceiling(self.settings.max_fee, self.settings.replacement_percent);
-        tx.max_fee_per_gas().map_or(top, |asked| asked.min(top))
+        tx.max_fee_per_gas().filter(|_| !self.planted_ceiling()).map_or(top, |asked| asked.min(top))
     }
 }

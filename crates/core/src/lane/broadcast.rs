@@ -127,6 +127,7 @@ impl Lane {
         }
         self.changes.attempt_hint(slot, ordinal, now);
         self.journal_answer(slot, hash, &report, first_of_its_kind, now);
+        self.planted_yes(slot, report.outcome, now);
         self.planted_recycle(slot, report.outcome, now);
         if fatal && let Some(id) = tx {
             let said = report.text.as_deref().unwrap_or(report.outcome.name());

@@ -45,6 +45,9 @@ impl Lane {
     pub(super) fn budget_left(&self) -> Option<U256> {
         let budget = self.settings.max_spend_per_day?;
         let settled = if self.row.spend.day == self.day { self.row.spend.fees.0 } else { U256::ZERO };
+        if self.planted_budget() {
+            return Some(budget.0.saturating_sub(settled));
+        }
         let out = self.slots.values().map(slot_fee);
         let signing = self.tentative.values().map(|tentative| tentative.fee);
         let committed = out.chain(signing).fold(settled, U256::saturating_add);

@@ -13,7 +13,7 @@ use crate::attempt::Call;
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
 use crate::request::OnInsufficientFunds;
-use crate::settings::LaneSettings;
+use crate::settings::{LaneSettings, PlantedInLane};
 use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
 use crate::{ContentVersion, Gas, Millis, TxId};
 
@@ -242,5 +242,6 @@ impl Lane {
 
 /// A person must say yes first, and has not.
 pub(super) fn needs_approval(tx: &Transaction, settings: &LaneSettings) -> bool {
-    settings.approve_above.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved
+    let planted = settings.planted == Some(PlantedInLane::ReplacedUnapproved) && tx.version().0 > 1;
+    settings.approve_above.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved && !planted
 }

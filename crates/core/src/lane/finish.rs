@@ -31,7 +31,8 @@ impl Lane {
                 let finality =
                     tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
                 let is_final = view.is_final(&receipt.block, finality)
-                    || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8);
+                    || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
+                    || self.planted_final(now);
                 is_final.then(|| (*slot, receipt.clone()))
             })
             .collect();
@@ -205,6 +206,7 @@ impl Lane {
     /// Deadlines, judged by block time: a chain that stands still lets nothing expire (E7).
     pub(super) fn expire(&mut self, now: Millis) {
         let Some(head) = self.live_view().map(|view| view.head.timestamp) else { return };
+        let head = self.planted_time(head, now);
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()
                 && tx.status.state != TxState::Mined

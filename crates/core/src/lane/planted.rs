@@ -138,6 +138,85 @@ impl Lane {
         self.has_planted(PlantedInLane::AfterIgnoresFailure)
     }
 
+    /// What refusals taught stays, down to nothing.
+    pub(super) fn planted_limit(&self) -> bool {
+        self.has_planted(PlantedInLane::LimitForEver)
+    }
+
+    /// A yes is the last word.
+    pub(super) fn planted_yes(&mut self, slot: Slot, outcome: SendOutcome, now: Millis) {
+        if outcome.is_taken()
+            && self.has_planted(PlantedInLane::YesIsProof)
+            && let Some(record) = self.slots.get_mut(&slot)
+        {
+            record.work.probe_at = None;
+            record.work.send_at = now.after(std::time::Duration::from_secs(86_400));
+        }
+    }
+
+    /// The slot after a delegating transaction's is as free as any.
+    pub(super) fn planted_one_slot(&self) -> bool {
+        self.has_planted(PlantedInLane::SecondSlotForgotten)
+    }
+
+    /// Only what is final counts against the budget.
+    pub(super) fn planted_budget(&self) -> bool {
+        self.has_planted(PlantedInLane::BudgetForgetsOut)
+    }
+
+    /// Nobody asks what the account can pay.
+    pub(super) fn planted_funds(&self) -> bool {
+        self.has_planted(PlantedInLane::FundsIgnored)
+    }
+
+    /// A proof needs no final block.
+    pub(super) fn planted_early_proof(&self) -> bool {
+        self.has_planted(PlantedInLane::ProvenBeforeFinal)
+    }
+
+    /// Whatever is not one of our attempts is a stranger's.
+    pub(super) fn planted_alike(&self) -> bool {
+        self.has_planted(PlantedInLane::AlikeIsForeign)
+    }
+
+    /// What the chain has used is not ours to wonder about.
+    pub(super) fn planted_jump(&mut self, count: Slot) {
+        if self.has_planted(PlantedInLane::JumpsOverUnknown) {
+            self.row.cursor = self.row.cursor.map(|cursor| cursor.max(count));
+        }
+    }
+
+    /// Back to the queue without a no-op. True if it went.
+    pub(super) fn planted_recheck(&mut self, id: TxId, now: Millis) -> bool {
+        let slot = self.bound.get(&id).and_then(|tx| tx.status.slot);
+        let Some(slot) = slot.filter(|_| self.has_planted(PlantedInLane::RecheckedAtOnce)) else {
+            return false;
+        };
+        self.planted_requeue(slot, now);
+        true
+    }
+
+    /// What time it is for a deadline.
+    pub(super) fn planted_time(&self, head: Millis, now: Millis) -> Millis {
+        if self.has_planted(PlantedInLane::ExpiresByOwnClock) { now } else { head }
+    }
+
+    /// A chain without blocks moves as well.
+    pub(super) fn planted_moves(&self) -> bool {
+        self.has_planted(PlantedInLane::BumpsWhileHalted)
+    }
+
+    /// It has been in its block for a minute.
+    pub(super) fn planted_final(&self, now: Millis) -> bool {
+        self.has_planted(PlantedInLane::FinalByTime)
+            && now.since(self.moved_at) >= std::time::Duration::from_secs(60)
+    }
+
+    /// The chain's ceiling is everybody's.
+    pub(super) fn planted_ceiling(&self) -> bool {
+        self.has_planted(PlantedInLane::CeilingForgotten)
+    }
+
     fn planted_requeue(&mut self, slot: Slot, now: Millis) {
         let Some(mut tx) = self.planted_abandon(slot) else { return };
         tx.status.state = TxState::Accepted;

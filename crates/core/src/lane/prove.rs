@@ -18,9 +18,10 @@ pub(super) const LOOKS_UNTIL_DISPLACED: u32 = 3;
 impl Lane {
     pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
         let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
+        let early = self.planted_early_proof().then_some(view.head.at.number);
         for (slot, record) in self.slots.range_mut(..count) {
             let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
-            let Some(up_to) = final_for(tx, &view, self.settings.finality) else { continue };
+            let Some(up_to) = early.or(final_for(tx, &view, self.settings.finality)) else { continue };
             let work = &mut record.work;
             let due = record.mined.is_none()
                 && !record.attempts.is_empty()
@@ -52,6 +53,7 @@ impl Lane {
     /// The slot went to something that is none of our attempts, for good.
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, taker: Option<&Taker>, now: Millis) {
         let view = self.live_view();
+        let alike_counts = !self.planted_alike();
         let Some(record) = self.slots.get_mut(&slot) else { return };
         let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
         // The endpoints were asked after the view that said what is final: what they show now must be part of it.
@@ -64,7 +66,7 @@ impl Lane {
             let is_alike = |payload: &Payload| {
                 taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
             };
-            tx.payloads().any(is_alike)
+            alike_counts && tx.payloads().any(is_alike)
         });
         match alike {
             Some((taker, _)) => record.work.taken_alike = Some(taker.hash),

@@ -42,7 +42,7 @@ impl Lane {
             {
                 if stalls_at > now {
                     plan.wake(stalls_at);
-                } else if self.chain_moves(now) && !self.planted_bump(slot, now) {
+                } else if (self.chain_moves(now) || self.planted_moves()) && !self.planted_bump(slot, now) {
                     drafts.extend(self.replacement(slot, plan, now));
                 }
             }

@@ -51,6 +51,7 @@ impl Lane {
     fn take_count(&mut self, count: Slot, now: Millis) {
         self.seen_count = Some(count);
         self.planted_cursor(count);
+        self.planted_jump(count);
         if self.row.chain_count != Some(count) {
             self.row.chain_count = Some(count);
             self.moved_at = now;
@@ -107,7 +108,9 @@ impl Lane {
             self.changes.journal(Some(tx.id), now, entry);
         }
         for id in rechecked {
-            self.begin_recheck(id, now);
+            if !self.planted_recheck(id, now) {
+                self.begin_recheck(id, now);
+            }
         }
     }
 

@@ -61,7 +61,8 @@ impl Lane {
     /// No node takes this slot beside those below it.
     pub(super) fn learn_limit(&mut self, refused: Slot, now: Millis) {
         let Some(count) = self.chain_count() else { return };
-        let below = refused.0.saturating_sub(count.0).max(1);
+        let least = if self.planted_limit() { 0 } else { 1 };
+        let below = refused.0.saturating_sub(count.0).max(least);
         let grows_at = now.after(self.settings.resubmit_after);
         self.learned = Some(Learned { most: self.window().min(below), grows_at });
     }
@@ -69,7 +70,8 @@ impl Lane {
     /// One more for each interval that has passed, until it is what was configured.
     pub(super) fn grow_window(&mut self, now: Millis) {
         let configured = self.configured_window();
-        let Some(learned) = &mut self.learned else { return };
+        let stays = self.planted_limit();
+        let Some(learned) = self.learned.as_mut().filter(|_| !stays) else { return };
         while learned.grows_at <= now && learned.most < configured {
             learned.most += 1;
             learned.grows_at = learned.grows_at.after(self.settings.resubmit_after);
@@ -81,7 +83,9 @@ impl Lane {
 
     /// What is beyond the window is thought of again when that has grown.
     pub(super) fn wake_for_window(&self, plan: &mut Plan) {
-        if let Some(learned) = self.learned.filter(|_| !self.slots.is_empty() || !self.waiting.is_empty()) {
+        if let Some(learned) = self.learned.filter(|_| !self.slots.is_empty() || !self.waiting.is_empty())
+            && !self.planted_limit()
+        {
             plan.wake(learned.grows_at);
         }
     }

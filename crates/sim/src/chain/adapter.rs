@@ -13,12 +13,16 @@ use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash, Wei};
 
 use super::model::{ChainModel, Fork, TIP, head, receipt};
 use super::wire::{Wire, WireCodec};
+use crate::node::APPROVE_ABOVE;
 use crate::planted::Planted;
 use crate::scenario::Fault;
+use crate::store::ProcessSession;
 use crate::world::{Rule, World};
 
 const GAS: u64 = 50_000;
 const POLL_MS: u64 = 400;
+/// Within this time every node sees that a chain started over.
+const SEEN_WITHIN_MS: u64 = 10_000;
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// The refusals that are no verdict on the transaction.
@@ -37,6 +41,8 @@ pub(crate) struct SimChain {
     pub(crate) world: Arc<World>,
     pub(crate) node: usize,
     pub(crate) id: ChainId,
+    /// The session of the process that has this.
+    pub(crate) session: ProcessSession,
 }
 
 impl SimChain {
@@ -59,16 +65,41 @@ impl SimChain {
         found.map(|n| (n, chain.endpoints[n].fork.clone())).ok_or_else(|| unreachable("no endpoint answers"))
     }
 
+    /// A node begins nothing after its session has ended, by the store's clock.
+    fn may_act(&self) {
+        let Some(session) = self.session.get() else { return };
+        if self.world.session_ends(session).is_some_and(|ends| ends <= self.world.now()) {
+            let text = format!("node {} sends on chain {} after its session's end", self.node, self.id);
+            self.world.violated(Rule::ActsWhileItMay, text);
+        }
+    }
+
+    /// Nothing is sent to a chain that started over, once that could be seen.
+    fn is_the_same_chain(&self) {
+        let since = self.world.lock().started_over_at;
+        if since.is_some_and(|since| self.world.now() > since + SEEN_WITHIN_MS) {
+            let text = format!("node {} sends to chain {}, which started over", self.node, self.id);
+            self.world.violated(Rule::HoldsWhenUnsure, text);
+        }
+    }
+
     fn deliver(&self, endpoint: usize, wire: &Wire) -> SendOutcome {
         let hash = wire.hash();
         let mut inner = self.world.lock();
         let stored = inner.stored.contains(&hash);
+        let dear = wire.value > APPROVE_ABOVE.0;
+        let approved = !dear || wire.content().is_some_and(|content| inner.approved.contains(&content));
         let Some(chain) = inner.chains.get_mut(&self.id) else { return SendOutcome::Unknown };
         let outcome = chain.admit(endpoint, wire);
         drop(inner);
         if !stored {
             self.world
                 .violated(Rule::StoredBeforeSent, format!("{hash} for slot {} of {}", wire.nonce, wire.from));
+        }
+        if !approved {
+            let text =
+                format!("slot {} of {} pays {} and nobody said yes", wire.nonce, wire.from, wire.value);
+            self.world.violated(Rule::ApprovedFirst, text);
         }
         outcome
     }
@@ -101,7 +132,8 @@ impl SimChain {
 
     fn deliver_later(&self, endpoint: usize, wire: Wire) {
         let late = Duration::from_millis(self.world.range(1_000, 90_000));
-        let again = Self { world: self.world.clone(), node: self.node, id: self.id };
+        let again =
+            Self { world: self.world.clone(), node: self.node, id: self.id, session: self.session.clone() };
         tokio::spawn(async move {
             tokio::time::sleep(late).await;
             again.deliver(endpoint, &wire);
@@ -214,8 +246,17 @@ impl Chain for SimChain {
         Ok(accounts.iter().map(balance).collect())
     }
 
-    async fn delegated(&self, accounts: &[Account], _at: &BlockRef) -> Result<Vec<bool>, Error> {
-        Ok(vec![false; accounts.len()])
+    async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error> {
+        let (_, fork) = self.reach("show code").await?;
+        let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
+            return Err(Error::Unreachable {
+                chain: self.id,
+                doing: "show code",
+                text: "unknown block".into(),
+            });
+        };
+        let delegated = |account: &Account| block.accounts.get(account).is_some_and(|s| s.delegated);
+        Ok(accounts.iter().map(delegated).collect())
     }
 
     async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error> {
@@ -284,6 +325,8 @@ impl Chain for SimChain {
     }
 
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
+        self.may_act();
+        self.is_the_same_chain();
         self.world.pass(self.node).await;
         let now = self.world.now();
         let cut = self.world.gate(self.node).rpc_cut_until > now;

@@ -15,6 +15,8 @@ use super::wire::Wire;
 pub(crate) struct AccountState {
     pub(crate) count: u64,
     pub(crate) balance: U256,
+    /// Its code is a delegation.
+    pub(crate) delegated: bool,
 }
 
 /// A block with what follows from it.
@@ -52,6 +54,8 @@ pub(crate) struct ChainModel {
     pub(crate) salt: u64,
     pub(crate) halted_until: u64,
     pub(crate) reorgs: u64,
+    /// The latest time that any block said.
+    pub(crate) latest: Millis,
 }
 
 /// A base fee in ordinary times.
@@ -62,14 +66,14 @@ pub(crate) const TIP: u128 = 1_000_000_000;
 impl ChainModel {
     #[must_use]
     pub(crate) fn new(salt: u64, accounts: &[Account], endpoints: usize, at_ms: u64) -> Self {
-        let state = AccountState { count: 0, balance: U256::from(FIRST_BALANCE) };
+        let state = AccountState { balance: U256::from(FIRST_BALANCE), ..AccountState::default() };
         let accounts: BTreeMap<_, _> = accounts.iter().map(|account| (*account, state)).collect();
         let genesis =
             Block { header: header(0, B256::ZERO, salt, at_ms, BASE_FEE, &[]), txs: Vec::new(), accounts };
         let fork: Fork = Arc::new(vec![Arc::new(genesis)]);
         let endpoints =
             (0..endpoints).map(|_| Endpoint { fork: fork.clone(), ..Endpoint::default() }).collect();
-        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0 }
+        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0, latest: Millis(at_ms) }
     }
 
     #[must_use]
@@ -134,7 +138,7 @@ impl ChainModel {
         }
     }
 
-    /// Makes a block of what one endpoint's pool has.
+    /// Makes a block of what one endpoint's pool has, at that time of day. Nobody has seen it before the next [`Self::show`].
     pub(crate) fn mine(&mut self, endpoint: usize, at_ms: u64, empty: bool) -> Arc<Block> {
         let parent = self.head().clone();
         let mut accounts = parent.accounts.clone();
@@ -149,7 +153,8 @@ impl ChainModel {
                 if takes {
                     let price = wire.cap.min(self.base_fee.saturating_add(wire.tip));
                     let paid = U256::from(price).saturating_mul(U256::from(wire.gas));
-                    state.count += 1;
+                    state.count += if wire.delegates.is_some() { 2 } else { 1 };
+                    state.delegated = wire.delegates.unwrap_or(state.delegated);
                     state.balance = state.balance.saturating_sub(paid);
                     txs.push((*hash, wire.clone()));
                 }
@@ -158,16 +163,16 @@ impl ChainModel {
         let number = parent.header.at.number + 1;
         let hashes: Vec<TxHash> = txs.iter().map(|(hash, _)| *hash).collect();
         let header = header(number, parent.header.at.hash, self.salt, at_ms, self.base_fee, &hashes);
+        self.latest = self.latest.max(header.timestamp);
         let block = Arc::new(Block { header, txs, accounts });
         Arc::make_mut(&mut self.fork).push(block.clone());
-        self.show(at_ms);
         block
     }
 
     /// Endpoints that are not stale show the newest chain and drop from their pools what it has used.
-    pub(crate) fn show(&mut self, at_ms: u64) {
+    pub(crate) fn show(&mut self, now: u64) {
         for at in &mut self.endpoints {
-            if at.stale_until <= at_ms {
+            if at.stale_until <= now {
                 at.fork = self.fork.clone();
                 let accounts = &head(&self.fork).accounts;
                 at.pool

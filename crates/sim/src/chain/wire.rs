@@ -4,6 +4,7 @@ use alloy_primitives::{B256, Bytes, U256, keccak256};
 use landfall_core::attempt::{Draft, Sealed};
 use landfall_core::ports::chain::Codec;
 use landfall_core::ports::signer::{Preimage, Signature};
+use landfall_core::request::Authorization;
 use landfall_core::{Account, ChainId, TxHash};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub(crate) struct Wire {
     pub(crate) gas: u64,
     pub(crate) cap: u128,
     pub(crate) tip: u128,
+    /// The sender delegates its own code with it, or takes the delegation back (EIP-7702): the slot after is used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delegates: Option<bool>,
 }
 
 impl Wire {
@@ -54,6 +58,7 @@ impl Wire {
             gas: draft.gas.0,
             cap: draft.fees.cap().0,
             tip: draft.fees.tip().0,
+            delegates: own_authorization(draft).map(|item| !item.address.0.is_zero()),
         }
     }
 
@@ -88,10 +93,23 @@ impl Wire {
 /// The codec of simulated chains.
 pub(crate) struct WireCodec;
 
+/// The sender's own word in a draft.
+fn own_authorization(draft: &Draft) -> Option<&Authorization> {
+    let by_sender =
+        |item: &&Authorization| item.signed.is_none_or(|signed| signed.count == draft.slot.next());
+    draft.call.authorization_list.iter().find(by_sender)
+}
+
 impl Codec for WireCodec {
     fn preimage(&self, draft: &Draft) -> Preimage {
         let bytes = Wire::of(draft).bytes();
         Preimage { digest: keccak256(&bytes), bytes }
+    }
+
+    fn authorization(&self, draft: &Draft) -> Option<Preimage> {
+        let word = own_authorization(draft)?;
+        let bytes = format!("{} at {}", word.address, draft.slot.next()).into_bytes();
+        Some(Preimage { digest: keccak256(&bytes), bytes: bytes.into() })
     }
 
     fn seal(&self, draft: &Draft, _signature: &Signature) -> Sealed {

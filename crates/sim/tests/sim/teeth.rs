@@ -28,6 +28,14 @@ macro_rules! teeth {
 teeth! {
     a_skipped_fence_is_found: FenceSkipped;
     a_fence_before_the_commit_is_found: FenceBeforeCommit;
+    a_write_after_the_sessions_end_is_found: SessionUnchecked;
+    a_takeover_that_keeps_the_token_is_found: TokenKept;
+    a_lost_commit_taken_for_failed_is_found: LostCommitRepeated;
+    a_lost_commit_taken_for_done_is_found: LostCommitAssumedDone;
+    a_reload_beside_a_running_commit_is_found: ReloadedUnderOldToken;
+    a_renewal_counted_from_its_answer_is_found: RenewedFromAnswer;
+    a_node_name_taken_for_the_session_is_found: NameIsSession;
+    journal_numbers_out_of_order_are_found: JournalBySequence;
     bytes_stored_after_sending_are_found: StoredAfterSent;
     idempotency_outside_the_transaction_is_found: IdempotencyOutside;
     a_lease_by_the_local_clock_is_found: LeaseByLocalClock;
@@ -49,4 +57,19 @@ teeth! {
     a_reset_that_re_issues_live_slots_is_found: ResetToCount;
     an_after_that_ignores_failure_is_found: AfterIgnoresFailure;
     a_slot_recycled_when_no_pool_shows_it_is_found: ProbeRecycles;
+    a_yes_taken_for_proof_is_found: YesIsProof;
+    a_learnt_window_that_never_grows_is_found: LimitForEver;
+    a_delegation_that_takes_one_slot_is_found: SecondSlotForgotten;
+    a_replacement_without_approval_is_found: ReplacedUnapproved;
+    a_budget_that_forgets_what_is_out_is_found: BudgetForgetsOut;
+    slots_without_funds_are_found: FundsIgnored;
+    a_stranger_believed_before_finality_is_found: ProvenBeforeFinal;
+    own_bytes_taken_for_a_strangers_are_found: AlikeIsForeign;
+    a_cursor_that_jumps_over_unknown_slots_is_found: JumpsOverUnknown;
+    another_chain_taken_for_the_same_is_found: AnyChainWillDo;
+    a_recheck_without_a_no_op_is_found: RecheckedAtOnce;
+    a_deadline_by_the_nodes_clock_is_found: ExpiresByOwnClock;
+    bumps_while_the_chain_stands_still_are_found: BumpsWhileHalted;
+    finality_by_time_is_found: FinalByTime;
+    a_forgotten_ceiling_is_found: CeilingForgotten;
 }
