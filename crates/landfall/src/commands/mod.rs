@@ -7,6 +7,7 @@ mod dev_keys;
 mod hostile;
 mod key;
 mod lane;
+mod migrate;
 mod rig;
 mod serve;
 mod sim;
@@ -30,6 +31,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
         Command::Key(command) => key::run(command)?,
+        Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),
         Command::Config { markdown: false } => print!("{}", reference::example()),
     }

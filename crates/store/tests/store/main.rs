@@ -5,6 +5,7 @@
 //! - `agreement`: random sequences of operations have the same answers on all adapters.
 //! - `sqlite/`: what only a file can go through.
 //! - `postgres/`: what only a database that many processes share can go through; a proxy in between breaks connections.
+//! - `moving`: from a file to a database, killed at every step.
 //! - `memory`: what only the memory adapter offers: expiry by a clock, and backups.
 //!
 //! An adapter joins the suite by a line in `adapters!` and a way to open it in `world`.
@@ -15,6 +16,7 @@ mod agreement;
 mod cases;
 mod fixtures;
 mod memory;
+mod moving;
 mod postgres;
 mod sqlite;
 mod world;
