@@ -34,6 +34,8 @@ pub enum PlantedInLane {
     ResetToCount,
     /// What another transaction ended as does not matter, only that it did.
     AfterIgnoresFailure,
+    /// What no pool shows gives its slot back.
+    ProbeRecycles,
 }
 
 /// The rules a lane follows: its chain's settings and its signer's custody.

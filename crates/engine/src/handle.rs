@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use landfall_core::ports::chain::EndpointHealth;
@@ -117,6 +118,9 @@ pub struct Health {
     pub store: Result<(), StoreError>,
     pub chains: Vec<ChainHealth>,
     pub lanes_running: usize,
+    /// Lanes that this process got, and writes of it that were refused because the lane was another's.
+    pub leases_acquired: u64,
+    pub leases_fenced: u64,
     /// Lanes that cannot be loaded or written, and why.
     pub lanes_in_trouble: BTreeMap<LaneId, String>,
 }
@@ -387,6 +391,8 @@ impl Handle {
             store,
             chains: chains.collect(),
             lanes_running: self.shared.running_lanes(),
+            leases_acquired: self.shared.leases.acquired.load(Ordering::Relaxed),
+            leases_fenced: self.shared.leases.fenced.load(Ordering::Relaxed),
             lanes_in_trouble: self.shared.lane_troubles(),
         }
     }

@@ -5,6 +5,7 @@
 //! wrong is told to health and to everybody who asks why a transaction waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use landfall_core::lane::Lane;
@@ -186,6 +187,7 @@ pub(crate) async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) 
         }
         Err(WriteError::Fenced { .. }) => {
             tracing::warn!(lane = %id, token = %lane.token(), node = %shared.parts.node, "fenced: the lane is another's");
+            shared.leases.fenced.fetch_add(1, Ordering::Relaxed);
             Err(Ended::Lost)
         }
         Err(error) => {

@@ -14,6 +14,7 @@
 //! | `steer.rs` | what can be asked of a transaction or a lane that exists |
 //! | `writer.rs` | group commit |
 //! | `supervisor.rs` | the session, leases, which lanes run here |
+//! | `spread.rs` | which node a lane belongs to |
 //! | `lane_task.rs` | the loop of one lane: events, apply, commit, plan, start |
 //! | `keyless.rs` | ending what waits in lanes without signer |
 //! | `actions.rs` | doing what a plan asks for |
@@ -36,6 +37,7 @@ mod parts;
 mod prove;
 mod reader;
 mod retention;
+mod spread;
 mod steer;
 mod supervisor;
 mod tasks;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::directory::Directory;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::Parts;
+use crate::spread::Spread;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
 
@@ -32,11 +33,20 @@ pub(crate) struct Shared {
     wanted: Mutex<BTreeSet<LaneId>>,
     lanes_changed: Notify,
     pokes: BTreeMap<ChainId, Notify>,
-    troubles: Mutex<BTreeMap<ChainId, String>>,
+    /// What is wrong with a chain, and since when.
+    troubles: Mutex<BTreeMap<ChainId, (String, Instant)>>,
     lane_troubles: Mutex<BTreeMap<LaneId, LaneTrouble>>,
     stopped: Notify,
     /// Lanes that take nothing new in, as last read or committed here.
     disabled: Mutex<BTreeSet<LaneId>>,
+    pub(crate) leases: LeaseCounts,
+}
+
+/// How often this process got a lane, and how often a write of it was refused because the lane was another's (L13).
+#[derive(Debug, Default)]
+pub(crate) struct LeaseCounts {
+    pub(crate) acquired: AtomicU64,
+    pub(crate) fenced: AtomicU64,
 }
 
 impl Shared {
@@ -58,6 +68,7 @@ impl Shared {
             lane_troubles: Mutex::default(),
             stopped: Notify::new(),
             disabled: Mutex::default(),
+            leases: LeaseCounts::default(),
         }
     }
 
@@ -108,13 +119,23 @@ impl Shared {
     pub(crate) fn chain_trouble(&self, chain: ChainId, trouble: Option<String>) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble {
-            Some(text) => troubles.insert(chain, text),
-            None => troubles.remove(&chain),
-        };
+            Some(text) => {
+                let since = troubles.get(&chain).map_or_else(Instant::now, |(_, since)| *since);
+                troubles.insert(chain, (text, since));
+            }
+            None => drop(troubles.remove(&chain)),
+        }
     }
 
     pub(crate) fn trouble_of(&self, chain: ChainId) -> Option<String> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.get(&chain).map(|(text, _)| text.clone())
+    }
+
+    /// This node has not seen the chain for so long that another one should have its lanes.
+    fn is_hindered(&self, chain: ChainId) -> bool {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.get(&chain).is_some_and(|(_, since)| since.elapsed() >= self.parts.timings.lease)
     }
 
     pub(crate) fn lane_trouble(&self, lane: LaneId, trouble: Option<LaneTrouble>) {
@@ -228,31 +249,57 @@ pub(crate) async fn renew_session(shared: Arc<Shared>) {
     }
 }
 
-/// Starts lanes that have work: at a caller's word at once, else by asking the store.
+/// Starts lanes that have work and belong here: at a caller's word at once, else by asking the store.
 pub(crate) async fn run_lanes(shared: Arc<Shared>) {
+    let scan = shared.parts.timings.scan;
+    let mut spread = Spread::new(shared.session, scan / 2);
+    let mut disabled_at = Instant::now();
     while !shared.is_stopping() {
-        match shared.parts.store.lanes_with_work().await {
-            Ok(lanes) => {
-                let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-                wanted.extend(lanes);
+        look_around(&shared, &mut spread).await;
+        if disabled_at.elapsed() >= scan {
+            disabled_at = Instant::now();
+            if let Err(error) = shared.read_disabled().await {
+                tracing::warn!(%error, "the store could not say which lanes are disabled");
             }
-            Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
         }
-        if let Err(error) = shared.read_disabled().await {
-            tracing::warn!(%error, "the store could not say which lanes are disabled");
-        }
-        start_wanted(&shared).await;
-        let scan = tokio::time::sleep(shared.parts.timings.scan);
-        tokio::pin!(scan);
+        start_wanted(&shared, &mut spread).await;
+        // Among others, what a neighbour stored or left behind should not wait long.
+        let next = tokio::time::sleep(if spread.is_alone() { scan } else { scan / 4 });
+        tokio::pin!(next);
         loop {
             tokio::select! {
                 biased;
-                () = shared.lanes_changed.notified() => start_wanted(&shared).await,
-                () = &mut scan => break,
+                () = shared.lanes_changed.notified() => start_wanted(&shared, &mut spread).await,
+                () = &mut next => break,
             }
             if shared.is_stopping() {
                 return;
             }
+        }
+    }
+}
+
+/// Asks the store which lanes have work and who has them, and gives lanes back that belong to another node.
+async fn look_around(shared: &Shared, spread: &mut Spread) {
+    match shared.parts.store.lanes_with_work().await {
+        Ok(lanes) => {
+            let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.extend(lanes);
+        }
+        Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
+    }
+    match shared.parts.store.holders().await {
+        Ok(holders) => spread.look(holders, Instant::now()),
+        Err(error) => {
+            tracing::warn!(%error, "the store could not say who holds which lanes");
+            return;
+        }
+    }
+    let running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for lane in spread.gives_away(&running, |lane| shared.is_hindered(lane.chain), Instant::now()) {
+        if let Some(mailbox) = shared.directory.mailbox(lane) {
+            tracing::info!(%lane, node = %shared.parts.node, "given back: it belongs to another node");
+            mailbox.stop();
         }
     }
 }
@@ -271,7 +318,7 @@ impl Drop for Running {
     }
 }
 
-async fn start_wanted(shared: &Arc<Shared>) {
+async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
     let wanted = std::mem::take(&mut *shared.wanted.lock().unwrap_or_else(PoisonError::into_inner));
     for lane in wanted {
         let is_running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane);
@@ -285,8 +332,10 @@ async fn start_wanted(shared: &Arc<Shared>) {
             }
             continue;
         }
+        let hindered = shared.is_hindered(lane.chain);
         if shared.is_stopping()
             || !shared.session_is_live()
+            || !spread.may_take(lane, hindered, Instant::now())
             || !(is_ours || keyless::has_work(shared, lane).await)
         {
             continue;
@@ -294,6 +343,8 @@ async fn start_wanted(shared: &Arc<Shared>) {
         match shared.parts.store.acquire(lane, shared.session).await {
             Ok(Acquired::Yes { token }) => {
                 tracing::info!(%lane, %token, node = %shared.parts.node, "lease acquired");
+                shared.leases.acquired.fetch_add(1, Ordering::Relaxed);
+                spread.taken(lane);
                 shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
                 let task = shared.clone();
                 let running = Running { shared: task.clone(), lane };

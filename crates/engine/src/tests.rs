@@ -18,8 +18,8 @@ use landfall_core::ports::chain::{
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Kept, LaneRecord, LaneSummary, Leases,
-    Log, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Holders, Kept, LaneRecord, LaneSummary,
+    Leases, Log, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{Options, Payload};
 use landfall_core::settings::LaneSettings;
@@ -221,6 +221,10 @@ impl Leases for Handled {
 
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         self.memory.release(lane, session, token).await
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        self.memory.holders().await
     }
 }
 

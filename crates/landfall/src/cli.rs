@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// See and steer lanes: one account on one chain.
     #[command(subcommand)]
     Lane(Lane),
+    /// Put a development chain that was started over away.
+    #[command(subcommand)]
+    Chain(Chain),
     /// Make keys and see their addresses.
     #[command(subcommand)]
     Key(Key),
@@ -383,6 +386,29 @@ pub(crate) struct LaneName {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum Chain {
+    /// Archive everything that is stored of a chain, so that a new chain with its id can be used.
+    ///
+    /// For a development chain that was started over. Nothing is deleted: it moves to a namespace of its own. Never do
+    /// this to a chain that goes on: request ids become free again, and what is under way there would be forgotten. The
+    /// server must be stopped.
+    #[command(after_help = "Example:\n  landfall chain forget 31337 --config landfall.toml --yes")]
+    Forget {
+        /// Its id.
+        id: u64,
+        /// The configuration file, which names the store.
+        #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
+        config: PathBuf,
+        /// Yes, the chain was started over.
+        #[arg(long)]
+        yes: bool,
+        /// The answer as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Key {
     /// Make a new key in an encrypted file.
     #[command(
@@ -462,9 +488,19 @@ pub(crate) struct Bench {
     /// Over how many signers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
     pub(crate) signers: u64,
+    /// A PostgreSQL database (`postgres://…`) instead of an SQLite file; each run has a namespace of its own in it.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// How many servers share the database; more than one needs PostgreSQL.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) nodes: u64,
     /// How many transactions go in one request.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) batch: u64,
+    /// Measure instead how long lanes stand still when their node is killed, and when it is stopped, with three nodes
+    /// on the database that --store names.
+    #[arg(long, requires = "store", conflicts_with_all = ["count", "signers", "nodes", "batch"])]
+    pub(crate) failover: bool,
     /// The result as JSON.
     #[arg(long)]
     pub(crate) json: bool,

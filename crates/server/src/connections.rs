@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -28,6 +29,8 @@ use crate::serve::Limits;
 /// How long requests that are under way when the server stops may take: a caller that never finishes its own must
 /// not keep it from stopping.
 const FINISH_LIMIT: Duration = Duration::from_secs(5);
+/// A body that is too large is read this far past its limit, only so that the caller hears the answer.
+const DISCARD_AT_MOST: u64 = 4 << 20;
 /// The system may be out of file handles; connections that end give some back.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -98,21 +101,24 @@ fn is_the_callers(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Reads the body before anything else sees the request: within its time, and only if it is not too large. One that
-/// says it is too large is not read at all.
+/// Reads the body before anything else sees the request: within its time, and only if it is not too large.
 pub(crate) async fn whole_body(State(limits): State<Limits>, request: Request, next: Next) -> Response {
-    let too_large = || {
-        let detail = format!("at most {} bytes are taken", limits.body);
-        Problem::new(Code::BodyTooLarge, detail).into_response()
-    };
     let (parts, body) = request.into_parts();
     let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if said.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > limits.body as u64) {
-        return too_large();
+    let said = said.and_then(|length| length.parse::<u64>().ok());
+    // A caller that asks before it sends is answered before it has sent, and what says it is far too large is not read.
+    let asks = parts.headers.contains_key(header::EXPECT);
+    let most = limits.body as u64 + if asks { 0 } else { DISCARD_AT_MOST };
+    if said.is_some_and(|length| length > most) {
+        return refuse(&limits);
     }
-    match tokio::time::timeout(limits.body_time, to_bytes(body, limits.body)).await {
-        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(error)) if is_too_long(&error) => too_large(),
+    let mut chunks = body.into_data_stream();
+    match tokio::time::timeout(limits.body_time, read(&mut chunks, limits.body)).await {
+        Ok(Ok(Some(bytes))) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Ok(Ok(None)) => {
+            tokio::time::timeout(limits.body_time, discard(chunks)).await.ok();
+            refuse(&limits)
+        }
         Ok(Err(error)) => {
             Problem::new(Code::InvalidJson, format!("the body could not be read: {error}")).into_response()
         }
@@ -123,13 +129,31 @@ pub(crate) async fn whole_body(State(limits): State<Limits>, request: Request, n
     }
 }
 
-fn is_too_long(error: &axum::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
+/// The whole body, or none if it is longer than `most`.
+async fn read(chunks: &mut BodyDataStream, most: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+    let mut whole = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if whole.len() + chunk.len() > most {
+            return Ok(None);
         }
-        cause = error.source();
+        whole.extend_from_slice(&chunk);
     }
-    false
+    Ok(Some(whole))
+}
+
+/// Takes in and forgets what a caller goes on sending after its body was found too large. A connection that is
+/// closed with unread bytes is reset, and a caller that is still sending then never sees why it was refused.
+async fn discard(mut chunks: BodyDataStream) {
+    let mut taken = 0;
+    while let Some(Ok(chunk)) = chunks.next().await {
+        taken += chunk.len() as u64;
+        if taken > DISCARD_AT_MOST {
+            break;
+        }
+    }
+}
+
+fn refuse(limits: &Limits) -> Response {
+    Problem::new(Code::BodyTooLarge, format!("at most {} bytes are taken", limits.body)).into_response()
 }

@@ -13,6 +13,7 @@ mod problem;
 mod routes;
 mod serve;
 mod show;
+mod tail;
 
 pub use problem::{Code, Problem};
 pub use serve::{Limits, Server};

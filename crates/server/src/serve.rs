@@ -15,6 +15,7 @@ use crate::connections;
 use crate::guard;
 use crate::problem::{Code, Problem};
 use crate::routes;
+use crate::tail::Tail;
 
 /// What is taken at most.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +48,14 @@ impl Default for Limits {
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) handle: Handle,
+    pub(crate) tail: Tail,
     pub(crate) limits: Limits,
 }
 
 /// A server that listens.
 pub struct Server {
+    handle: Handle,
+    tail: Tail,
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -62,7 +66,9 @@ impl Server {
     pub async fn bind(listen: SocketAddr, handle: Handle, limits: Limits) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
-        let router = routes::router(App { handle, limits })
+        let tail = Tail::new();
+        let app = App { handle: handle.clone(), tail: tail.clone(), limits };
+        let router = routes::router(app)
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(limits, connections::whole_body))
@@ -72,7 +78,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { listener, router, limits })
+        Ok(Self { handle, tail, listener, router, limits })
     }
 
     /// Where it listens.
@@ -82,6 +88,15 @@ impl Server {
 
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
-        connections::serve(self.listener, self.router, self.limits, stop).await;
+        let (tail, handle) = (self.tail, self.handle);
+        let ended = tail.clone();
+        // Listeners never come to their end by themselves.
+        let stop = async move {
+            stop.await;
+            ended.stop();
+        };
+        let follow = tail.follow(&handle);
+        let serve = connections::serve(self.listener, self.router, self.limits, stop);
+        tokio::join!(follow, serve);
     }
 }

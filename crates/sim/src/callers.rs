@@ -223,6 +223,8 @@ fn retry_later(world: &Arc<World>, nodes: &Arc<Nodes>, id: TxId) {
         let alive = nodes.alive();
         let chosen = world.lock().rng.pick(&alive).copied();
         let Ok(Some(record)) = nodes.memory.tx(id).await else { return };
+        // Also if the answer is lost it may have been done.
+        world.lock().retried.insert(id);
         if let Some(handle) = chosen.and_then(|node| nodes.handle(node))
             && world.lock().faults_on
             // Twice, as an impatient caller would: it is one transaction.

@@ -91,7 +91,10 @@ impl Checkers {
         };
         for row in entries.iter().filter(|row| halted(row)) {
             let loud = match &row.entry {
-                Entry::Signed { attempt, .. } => *attempt > 0 && tx.status.ending.is_none(),
+                // What a caller asks for meanwhile is done: another content, or a dearer attempt.
+                Entry::Signed { attempt, version, .. } => {
+                    *attempt > 0 && version.0 == 1 && tx.status.ending.is_none() && tx.status.hurry.is_none()
+                }
                 Entry::Mined { .. } | Entry::Confirmed { .. } | Entry::Expired { .. } => true,
                 Entry::EndingBegan { state, .. } => *state == TxState::Expired,
                 _ => false,
@@ -107,7 +110,7 @@ impl Checkers {
         self.always().await;
         let all = self.all().await;
         let contents = self.contents();
-        let retried: BTreeSet<TxId> = all.iter().filter_map(|tx| tx.request.retry_of).collect();
+        let retried = self.world.lock().retried.clone();
         let mut winners: BTreeMap<(LaneId, u64), TxId> = BTreeMap::new();
         for tx in &all {
             if !self.changed_its_mind(tx).await {
@@ -234,6 +237,11 @@ impl Checkers {
                 }
             }
             if let Some(after) = tx.after() {
+                // Of one whose history was removed only its end is known.
+                if matches!(self.memory.kept(after.tx).await, Ok(Some(kept)) if kept.state == TxState::Confirmed)
+                {
+                    continue;
+                }
                 let done =
                     landed.get(&(after.tx, after.state)).or(landed.get(&(after.tx, AfterState::Confirmed)));
                 if done.is_none_or(|done| *done > first) {
@@ -326,7 +334,8 @@ impl Checkers {
                 .violated(Rule::FinalStays, format!("{} was {before:?}, what stayed says {kept:?}", kept.id));
         }
         // Whether the chain changed its mind after finality was told by the journal, which is gone.
-        let may_differ = self.world.scenario.rate(Fault::DeepReorg) > 0;
+        let may_differ =
+            self.world.scenario.rate(Fault::DeepReorg) > 0 || self.world.lock().retried.contains(&kept.id);
         if !may_differ && (kept.state == TxState::Confirmed) != (landed == 1) {
             let text =
                 format!("{} stayed as {}, and the chain has it {landed} times", kept.id, kept.state.name());

@@ -16,6 +16,7 @@ use crate::world::World;
 /// The faults that strike by time.
 const TIMED: &[Fault] = &[
     Fault::Crash,
+    Fault::Leave,
     Fault::Pause,
     Fault::StorePartition,
     Fault::RpcPartition,
@@ -63,6 +64,7 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
     let long = world.range(500, 30_000);
     match fault {
         Fault::Crash => crash(world, nodes, node),
+        Fault::Leave => leave(world, nodes, node),
         Fault::Pause => {
             let long = world.range(8_000, 40_000);
             world.struck(fault, format_args!("node {node} for {long} ms"));
@@ -121,6 +123,18 @@ fn crash(world: &Arc<World>, nodes: &Arc<Nodes>, node: usize) {
     world.struck(Fault::Crash, format_args!("node {node}, back after {down} ms"));
     let nodes = nodes.clone();
     tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(down)).await;
+        nodes.start(node).await;
+    });
+}
+
+fn leave(world: &Arc<World>, nodes: &Arc<Nodes>, node: usize) {
+    let Some(engine) = nodes.take(node) else { return };
+    let down = world.range(100, 25_000);
+    world.struck(Fault::Leave, format_args!("node {node}, back {down} ms after"));
+    let nodes = nodes.clone();
+    tokio::spawn(async move {
+        engine.stop().await;
         tokio::time::sleep(Duration::from_millis(down)).await;
         nodes.start(node).await;
     });

@@ -56,8 +56,12 @@ impl Nodes {
 
     /// Everything the node has in memory is gone, wherever it was.
     pub(crate) fn crash(&self, node: usize) -> bool {
-        let engine = self.lock().get_mut(node).and_then(Option::take);
-        engine.is_some()
+        self.take(node).is_some()
+    }
+
+    /// The engine of a node that runs, for the caller to end.
+    pub(crate) fn take(&self, node: usize) -> Option<Engine> {
+        self.lock().get_mut(node).and_then(Option::take)
     }
 
     /// What callers hold of a node that runs.

@@ -75,6 +75,8 @@ planted! {
     ResetToCount = "reset that re-issues live slots", found by [Ends, NoGaps, LandsOnce];
     /// What another transaction ended as does not matter, only that it did.
     AfterIgnoresFailure = "after that ignores failure", found by [FollowsInOrder];
+    /// What no pool shows gives its slot back.
+    ProbeRecycles = "slot recycled when no pool shows it", found by [LandsOnce];
 }
 
 impl Planted {
@@ -95,6 +97,7 @@ impl Planted {
             Self::FillOverBound => Some(PlantedInLane::FillOverBound),
             Self::ResetToCount => Some(PlantedInLane::ResetToCount),
             Self::AfterIgnoresFailure => Some(PlantedInLane::AfterIgnoresFailure),
+            Self::ProbeRecycles => Some(PlantedInLane::ProbeRecycles),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::StoredAfterSent

@@ -26,6 +26,8 @@ macro_rules! faults {
 faults! {
     /// A node loses everything it has in memory, at whatever await it is, and starts again later.
     Crash = "crash";
+    /// A node stops in good order, and starts again later.
+    Leave = "leave";
     /// A node stands still for longer than its lease, then goes on where it was.
     Pause = "pause";
     /// A node cannot reach the store.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
-    TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Admission, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
+    Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::{Status, Transaction};
@@ -267,6 +267,17 @@ impl Leases for SimStore {
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         self.reach("release a lane").await?;
         self.memory.release(lane, session, token).await
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        self.reach("see who holds what").await?;
+        let mut holders = self.memory.holders().await?;
+        if self.world.has(Planted::LeaseByLocalClock) {
+            let local = self.world.now().saturating_add_signed(self.world.gate(self.node).skew_ms);
+            holders.live.retain(|session| self.world.session_ends(*session).is_some_and(|ends| ends > local));
+            holders.held.retain(|_, session| holders.live.contains(session));
+        }
+        Ok(holders)
     }
 }
 

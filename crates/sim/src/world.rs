@@ -129,6 +129,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// Transactions that a caller did again: what landed may be the later one's.
+    pub(crate) retried: BTreeSet<TxId>,
     /// When chains stood still, by the true clock.
     pub(crate) halts: Vec<(ChainId, Millis, Millis)>,
     /// By the marker that each carries in its data.
@@ -159,6 +161,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            retried: BTreeSet::new(),
             halts: Vec::new(),
             asked: BTreeMap::new(),
             told: Vec::new(),

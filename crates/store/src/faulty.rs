@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, Store, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, Store,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
@@ -105,6 +105,10 @@ impl Leases for Faulty {
 
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         self.store.release(lane, session, token).await
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        self.store.holders().await
     }
 }
 

@@ -9,6 +9,8 @@
 //! adapters cannot drift apart. [`moving`] moves a store from a file to PostgreSQL. [`faulty`] wraps any store and makes its commits fail or lose their answers.
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod archive;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod columns;
 pub mod faulty;
 pub mod memory;
@@ -20,6 +22,8 @@ mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use archive::Archived;
 pub use faulty::{Fault, Faulty};
 pub use memory::Memory;
 #[cfg(feature = "postgres")]

@@ -2,6 +2,7 @@
 //! says what to do.
 
 mod direction;
+mod incidents;
 mod opt_in;
 mod texts;
 
@@ -17,11 +18,12 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<Vec<String>>);
 
 /// Whether every step passed.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
-    let steps: [Step<'_>; 6] = [
+    let steps: [Step<'_>; 7] = [
         ("crate direction", &|| Ok(direction::check(&workspace.packages))),
         ("crate direction, all the way down", &|| direction::check_reach(workspace)),
         ("lint opt-in", &|| opt_in::check(workspace)),
         ("texts", &|| texts::check(workspace)),
+        ("incidents", &|| incidents::check(workspace)),
         ("format", &|| cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")),
         ("clippy", &|| cargo(workspace, CLIPPY, "mend what clippy names above")),
     ];

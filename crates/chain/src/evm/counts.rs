@@ -35,7 +35,11 @@ pub(super) async fn delegated(
     block: BlockRef,
 ) -> Result<Vec<bool>, Error> {
     let codes: Vec<Bytes> = ask_all(pool, "read code", "eth_getCode", accounts, block).await?;
-    Ok(codes.into_iter().map(|code| code.starts_with(&DELEGATION)).collect())
+    Ok(codes.iter().map(is_delegation).collect())
+}
+
+pub(super) fn is_delegation(code: &Bytes) -> bool {
+    code.starts_with(&DELEGATION)
 }
 
 async fn ask_all<T: DeserializeOwned + Send>(

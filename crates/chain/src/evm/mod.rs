@@ -6,7 +6,7 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 
 mod abilities;
@@ -29,6 +29,7 @@ mod receipts;
 mod revert;
 mod rpc;
 mod send;
+mod taker;
 mod transport;
 mod wire;
 
@@ -108,7 +109,7 @@ impl Chain for EvmChain {
     }
 
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
-        receipts::taker(&self.pool, *block, account, slot).await
+        taker::find(&self.pool, *block, account, slot).await
     }
 
     async fn fees(&self, head: &Block) -> Result<FeeQuote, Error> {

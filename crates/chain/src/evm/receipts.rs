@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use landfall_core::ports::chain::{BlockAt, Error, Taker};
+use landfall_core::TxHash;
+use landfall_core::ports::chain::Error;
 use landfall_core::view::{BlockRef, Receipt};
-use landfall_core::{Account, Slot, TxHash};
 use serde_json::{Value, json};
 
 use super::classify::Trouble;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rpc::{Ask, Failure, read};
-use super::wire::{Quantity, RawBlock, RawReceipt, RawTransaction};
-use super::{counts, heads};
+use super::wire::{RawBlock, RawReceipt};
 
 const DOING: &str = "read receipts";
 
@@ -30,84 +29,6 @@ pub(super) async fn of_block(pool: &Pool, block: BlockRef) -> Result<Vec<Receipt
         }
     })
     .await
-}
-
-/// The account's transaction with that count in a block, which is read whole; two endpoints must say the same where there
-/// are two, since what follows from it cannot be taken back.
-pub(super) async fn taker(
-    pool: &Pool,
-    block: BlockRef,
-    account: Account,
-    slot: Slot,
-) -> Result<Option<Taker>, Error> {
-    let doing = "say who took a slot";
-    let wanted = pool.all().len().min(WITNESSES);
-    let mut failures = Vec::new();
-    let mut said: Vec<Option<Taker>> = Vec::new();
-    for endpoint in pool.by_health() {
-        match witness(&endpoint, block, account, slot).await {
-            Ok(taker) => said.push(taker),
-            Err(failure) => failures.push((endpoint, failure)),
-        }
-        if said.len() == wanted {
-            break;
-        }
-    }
-    match said.as_slice() {
-        [first, rest @ ..] if said.len() == wanted => {
-            if rest.iter().all(|other| other == first) {
-                return Ok(first.clone());
-            }
-            let text = format!("two endpoints disagree on who used slot {slot} in block {}", block.number);
-            Err(Error::Unreadable { chain: pool.chain(), doing, text })
-        }
-        [_, ..] => {
-            let why = pool.none(doing, &failures);
-            let text = format!("{} of {wanted} endpoints said so, and two must agree: {why}", said.len());
-            Err(Error::Unreachable { chain: pool.chain(), doing, text })
-        }
-        [] => Err(pool.none(doing, &failures)),
-    }
-}
-
-/// How many endpoints must agree.
-const WITNESSES: usize = 2;
-
-/// What one endpoint says, if the block is part of its chain. None: the slot was used, but not by a transaction of it.
-async fn witness(
-    endpoint: &Endpoint,
-    block: BlockRef,
-    account: Account,
-    slot: Slot,
-) -> Result<Option<Taker>, Failure> {
-    let shown = heads::one(endpoint, BlockAt::Number(block.number)).await?;
-    if shown.is_none_or(|shown| shown.at != block) {
-        return Err(unknown_block(block));
-    }
-    let raw = endpoint.ask(&Ask::new("eth_getBlockByHash", json!([block.hash, true]))).await?;
-    let found: RawBlock = read("eth_getBlockByHash", &raw)?.ok_or_else(|| unknown_block(block))?;
-    // What is not in the block is said to be foreign: another block, or a header alone, must not say so.
-    let at = found.read()?.at;
-    if at.hash != block.hash {
-        let text = format!("asked for block {:#x}, it answered with {:#x}", block.hash, at.hash);
-        return Err(Failure::Unreadable(text));
-    }
-    for value in found.transactions()? {
-        let tx: RawTransaction = serde_json::from_value(value)
-            .map_err(|error| Failure::Unreadable(format!("a transaction of a block: {error}")))?;
-        if tx.from == account.0 && tx.nonce.as_u64() == slot.0 {
-            return Ok(Some(tx.taker()));
-        }
-    }
-    // Not by a transaction: then the account's count there must say that the slot was used at all.
-    let counts: Vec<Quantity> = counts::ask(endpoint, "eth_getTransactionCount", &[account], block).await?;
-    match counts.first() {
-        Some(count) if count.as_u64() > slot.0 => Ok(None),
-        Some(_) | None => {
-            let text = format!("block {} does not use slot {slot}, and its count says so too", block.number);
-            Err(Failure::Unreadable(text))
-        }
-    }
 }
 
 async fn whole_block(endpoint: &Endpoint, block: BlockRef) -> Result<Vec<Receipt>, Failure> {

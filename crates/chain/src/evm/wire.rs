@@ -3,12 +3,14 @@
 //! Chains add and leave out fields; only what is needed is asked for.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
-use landfall_core::ports::chain::Taker;
+use landfall_core::ports::chain::{Codec, Taker};
+use landfall_core::request::{Authorization, SignedAuthorization};
 use landfall_core::view::{Block, BlockRef, Receipt};
-use landfall_core::{Account, Gas, Millis, Price, TxHash, Wei};
+use landfall_core::{Account, ChainId, Gas, Millis, Price, Slot, TxHash, Wei};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::codec::EvmCodec;
 use super::rpc::Failure;
 
 /// A number in hex after `0x`.
@@ -118,6 +120,7 @@ pub(crate) struct RawFeeHistory {
 
 /// A transaction inside a block, as far as it tells who used a count for what.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct RawTransaction {
     hash: B256,
     pub(crate) from: Address,
@@ -125,9 +128,46 @@ pub(crate) struct RawTransaction {
     to: Option<Address>,
     value: Quantity,
     input: Bytes,
+    #[serde(default)]
+    authorization_list: Option<Vec<RawAuthorization>>,
+}
+
+/// An authorization (EIP-7702) as it stands in a transaction.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawAuthorization {
+    chain_id: Quantity,
+    address: Address,
+    nonce: Quantity,
+    #[serde(alias = "v")]
+    y_parity: Quantity,
+    r: U256,
+    s: U256,
 }
 
 impl RawTransaction {
+    /// The counts that authorizations of this account in it are for.
+    pub(crate) fn authorized_by(&self, account: Account, chain: ChainId) -> Vec<Slot> {
+        let list = self.authorization_list.iter().flatten();
+        let of_account = |raw: &RawAuthorization| {
+            let said = raw.chain_id.as_u64();
+            let authorization = Authorization {
+                chain: (said != 0).then_some(ChainId(said)),
+                address: Account(raw.address),
+                signed: Some(SignedAuthorization {
+                    count: Slot(raw.nonce.as_u64()),
+                    r: raw.r,
+                    s: raw.s,
+                    y_parity: raw.y_parity.as_u64() == 1,
+                }),
+            };
+            let is_here = said == 0 || said == chain.0;
+            (is_here && EvmCodec.authority(&authorization) == Some(account))
+                .then_some(Slot(raw.nonce.as_u64()))
+        };
+        list.filter_map(of_account).collect()
+    }
+
     pub(crate) fn taker(self) -> Taker {
         Taker {
             hash: TxHash(self.hash),

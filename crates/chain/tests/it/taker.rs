@@ -1,15 +1,17 @@
 //! Which transaction of an account used a count, as the whole block shows it (E11).
 
 use alloy_primitives::{Address, B256, U256, address};
-use landfall_core::ports::chain::{BlockAt, Chain, Error};
+use landfall_chain::evm::EvmCodec;
+use landfall_core::ports::chain::{BlockAt, Chain, Codec, Error};
 use landfall_core::ports::signer::Signer;
+use landfall_core::request::Authorization;
 use landfall_core::view::BlockRef;
 use landfall_core::{Account, Slot, TxHash, Wei};
 use serde_json::{Value, json};
 
 use crate::harness::node::Anvil;
 use crate::harness::stub::{Mood, Say, Stub, block};
-use crate::harness::{BOB, chain, dynamic, seal, signer, transfer, until};
+use crate::harness::{BOB, DEV_CHAIN, chain, dynamic, seal, signer, transfer, until};
 
 const AT: BlockRef = BlockRef { number: 5, hash: B256::repeat_byte(5) };
 const ALICE: Address = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
@@ -26,9 +28,19 @@ fn whole() -> Value {
     block
 }
 
+/// What the account's count is before the block and at it.
+fn counting(stub: &Stub, before: u64, at: u64) {
+    stub.on("eth_getTransactionCount", move |params| {
+        let block: B256 = serde_json::from_value(params[1]["blockHash"].clone()).unwrap();
+        let count = if block == AT.hash { at } else { before };
+        Say::Result(json!(format!("{count:#x}")))
+    });
+}
+
 fn serving(stub: &Stub, block: Value) {
     stub.head(AT.number, AT.hash);
-    stub.on("eth_getTransactionCount", |_| Say::Result(json!("0x9")));
+    counting(stub, 6, 8);
+    stub.on("eth_getCode", |_| Say::Result(json!("0x")));
     stub.on("eth_getBlockByHash", move |params| {
         assert_eq!(*params, json!([AT.hash, true]));
         Say::Result(block.clone())
@@ -47,13 +59,56 @@ async fn the_taker_is_the_accounts_own_transaction_with_that_count() {
     assert_eq!((creation.hash, creation.to, creation.value), (TxHash(HASHES[2]), None, Wei(U256::from(9))));
 }
 
+/// The block with an authorization of Alice's for her count 8, in Bob's transaction.
+async fn authorized(count: u64) -> Value {
+    let mut draft = transfer(count - 1, dynamic());
+    draft.call.authorization_list =
+        vec![Authorization { chain: Some(DEV_CHAIN), address: Account(BOB), signed: None }];
+    let preimage = EvmCodec.authorization(&draft).unwrap();
+    let signature = signer().sign(vec![preimage]).await.remove(0).unwrap();
+    let mut block = whole();
+    block["transactions"][0]["authorizationList"] = json!([{
+        "chainId": format!("{:#x}", DEV_CHAIN.0), "address": BOB, "nonce": format!("{count:#x}"),
+        "yParity": format!("{:#x}", u8::from(signature.y_parity)), "r": signature.r, "s": signature.s,
+    }]);
+    block
+}
+
 #[tokio::test]
-async fn a_count_that_no_transaction_of_the_account_has_was_passed_otherwise() {
+async fn a_count_that_an_authorization_or_delegated_code_used_has_no_taker() {
     let stub = Stub::start().await;
-    serving(&stub, whole());
+    serving(&stub, authorized(8).await);
+    counting(&stub, 6, 9);
     let chain = chain(&[stub.url()]);
-    assert_eq!(chain.taker(&AT, Account(ALICE), Slot(8)).await, Ok(None));
-    assert_eq!(chain.taker(&AT, Account(BOB), Slot(6)).await, Ok(None));
+    let found = async || chain.taker(&AT, Account(ALICE), Slot(8)).await;
+    assert_eq!(found().await, Ok(None));
+    // One for another count explains nothing, nor does nothing at all.
+    serving(&stub, authorized(9).await);
+    counting(&stub, 6, 9);
+    assert!(found().await.is_err());
+    serving(&stub, whole());
+    counting(&stub, 6, 9);
+    assert!(found().await.is_err());
+    // What the account's own code created is in no list.
+    stub.on("eth_getCode", |_| Say::Result(json!(format!("0xef0100{}", "11".repeat(20)))));
+    assert_eq!(found().await, Ok(None));
+}
+
+// covers: G1, G9
+#[tokio::test]
+async fn a_block_that_did_not_use_the_slot_says_so_even_where_the_count_is_above_it() {
+    let stub = Stub::start().await;
+    serving(&stub, authorized(5).await);
+    let chain = chain(&[stub.url()]);
+    // A gateway showed an old count at the blocks before, so this block was taken for the one that used slot 5.
+    let said = chain.taker(&AT, Account(ALICE), Slot(5)).await;
+    let Err(Error::Unreadable { text, .. }) = said else { panic!("{said:?}") };
+    assert!(text.contains("goes from 6 to 8"), "{text}");
+    // It goes on showing the old count: then the block does not hold what would have used all of them.
+    counting(&stub, 4, 8);
+    assert!(chain.taker(&AT, Account(ALICE), Slot(5)).await.is_err());
+    stub.on("eth_getCode", |_| Say::Error(-32000, "missing trie node"));
+    assert!(chain.taker(&AT, Account(ALICE), Slot(5)).await.is_err());
 }
 
 #[tokio::test]
@@ -110,18 +165,25 @@ async fn where_there_are_two_endpoints_two_must_say_the_same() {
 async fn two_endpoints_that_disagree_on_who_took_a_slot_prove_nothing() {
     let (one, two) = (Stub::start().await, Stub::start().await);
     serving(&one, whole());
-    let mut without = whole();
-    without["transactions"] = json!([]);
-    serving(&two, without);
+    let mut other = whole();
+    other["transactions"][1]["hash"] = json!(B256::repeat_byte(0x14));
+    serving(&two, other);
     let both = chain(&[one.url(), two.url()]);
     let said = both.taker(&AT, Account(ALICE), Slot(6)).await;
     let Err(Error::Unreadable { text, .. }) = said else { panic!("{said:?}") };
     assert!(text.contains("disagree"), "{text}");
+    let mut without = whole();
+    without["transactions"] = json!([]);
+    serving(&two, without);
+    assert!(both.taker(&AT, Account(ALICE), Slot(6)).await.is_err(), "one shows nothing of it");
     // Passed without a transaction, and both say so.
-    serving(&one, block(AT.number, AT.hash, &[]));
-    assert_eq!(both.taker(&AT, Account(ALICE), Slot(6)).await, Ok(None));
-    two.on("eth_getTransactionCount", |_| Say::Result(json!("0x6")));
-    assert!(both.taker(&AT, Account(ALICE), Slot(6)).await.is_err(), "one of them counts less");
+    for stub in [&one, &two] {
+        serving(stub, authorized(8).await);
+        counting(stub, 6, 9);
+    }
+    assert_eq!(both.taker(&AT, Account(ALICE), Slot(8)).await, Ok(None));
+    counting(&two, 6, 8);
+    assert!(both.taker(&AT, Account(ALICE), Slot(8)).await.is_err(), "one of them counts less");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

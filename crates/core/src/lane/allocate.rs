@@ -265,7 +265,7 @@ impl Lane {
     pub(super) fn waits_for_budget(&self, waiting: &Waiting) -> Option<String> {
         let Prep::Ready { gas } = waiting.prep else { return None };
         let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
-        let fees = first_price(quote, tx.request.options.speed, tx.payload().fees, self.ceiling(Some(tx)));
+        let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
         self.over_budget(worst_fee(&fees, gas))
     }
 

@@ -3,7 +3,8 @@
 //! | answer | what happens |
 //! |---|---|
 //! | accepted, already known | looked up in the pool ([`super::probe`]); sent again after the resubmit interval at the latest, since a yes is no proof |
-//! | unknown, endpoint, pool full, node policy, account limit | the same bytes again, soon, then less often |
+//! | unknown, endpoint, pool full, node policy | the same bytes again, soon, then less often |
+//! | account limit | the same, and the [`super::window`] shrinks to what is below |
 //! | nonce too low | the receipts of all attempts are looked at |
 //! | nonce too high | the lowest slot goes again, and the same bytes soon after it |
 //! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
@@ -70,6 +71,7 @@ impl Lane {
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut fatal = false;
         let mut missing_below = false;
+        let limited = report.outcome == SendOutcome::AccountLimit;
         let planned = work.send_at;
         work.unclear_sends = unclear.saturating_add(1);
         match report.outcome {
@@ -115,6 +117,9 @@ impl Lane {
             // Newer bytes were stored meanwhile, and an answer to old ones is no reason to keep them back.
             work.send_at = planned;
             work.unclear_sends = unclear;
+        }
+        if limited {
+            self.learn_limit(slot, now);
         }
         if missing_below {
             self.send_lowest_again(slot, soon);

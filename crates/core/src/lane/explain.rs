@@ -28,7 +28,7 @@ impl Hold {
         match self {
             Self::NoView => "the chain has not been reached since the start".to_owned(),
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; \
-                 if the chain was restarted on purpose, start with a new store"
+                 if the chain was restarted on purpose, stop Landfall and run `landfall chain forget`"
                 .to_owned(),
             Self::UnknownSlots { first, last } => format!(
                 "the chain has used {} of this account, which Landfall did not send: another program uses the key, \
@@ -163,7 +163,11 @@ impl Lane {
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
-        format!("waiting for a slot: {out} of {} are out and {ahead} wait before it", self.window())
+        let learned = match self.learned {
+            Some(_) => "; nodes refused to take more of this account at once",
+            None => "",
+        };
+        format!("waiting for a slot: {out} of {} are out and {ahead} wait before it{learned}", self.window())
     }
 
     fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {

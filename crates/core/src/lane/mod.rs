@@ -297,6 +297,7 @@ pub struct Lane {
     fill_at: Millis,
     fill_tries: u32,
     next_serial: u64,
+    learned: Option<window::Learned>,
     /// What others in this lane are to follow.
     followed: BTreeMap<TxId, after::Followed>,
     /// Ranges that an operator wants filled.
@@ -357,6 +358,7 @@ impl Lane {
             fill_at: Millis(0),
             fill_tries: 0,
             next_serial: 0,
+            learned: None,
             followed: BTreeMap::new(),
             fills: BTreeMap::new(),
             reset: reset::Asked::default(),
@@ -427,6 +429,7 @@ impl Lane {
     /// Takes what happened. Nothing outside may be done about it before the commit it leads to.
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
         self.tell_day(now);
+        self.grow_window(now);
         for event in events {
             match event {
                 LaneEvent::Work => self.load.news = true,
@@ -479,6 +482,8 @@ impl Lane {
     pub fn plan(&mut self, now: Millis) -> Plan {
         let mut plan = Plan::default();
         self.tell_day(now);
+        self.grow_window(now);
+        self.wake_for_window(&mut plan);
         self.plan_load(&mut plan, now);
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);

@@ -22,6 +22,14 @@ impl Lane {
         }
     }
 
+    /// What no pool shows gives its slot back.
+    pub(super) fn planted_probe(&mut self, slot: Slot, now: Millis) {
+        if self.has_planted(PlantedInLane::ProbeRecycles) {
+            self.planted_requeue(slot, now);
+            self.row.returned.insert(slot);
+        }
+    }
+
     /// A passed slot without a receipt sends its transaction back to the queue.
     pub(super) fn planted_null_receipt(&mut self, slot: Slot, now: Millis) {
         if self.has_planted(PlantedInLane::RequeueOnNullReceipt) {

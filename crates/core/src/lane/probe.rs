@@ -67,6 +67,7 @@ impl Lane {
             if shown == Some(false) {
                 work.probe_at = None;
                 work.send_at = work.send_at.min(now);
+                self.planted_probe(slot, now);
             } else {
                 Self::probe_later(work, resubmit, now);
             }

@@ -3,17 +3,61 @@
 //! An account whose code is a delegation (EIP-7702) has the smaller window that its chain's pools allow (E24), and they
 //! refuse it a slot whose predecessor is missing, as a chain without a mempool does. There a slot is sent only when
 //! every lower one was taken.
+//!
+//! Pools have limits of their own, which no setting knows. When every node refuses a slot since the account has enough in
+//! its pool, the window shrinks to what is below that slot, and grows by one after each resubmit interval without
+//! another such refusal.
 
-use super::{Lane, SlotRecord};
-use crate::Slot;
+use super::{Lane, Plan, SlotRecord};
+use crate::{Millis, Slot};
+
+/// What refusals have taught about the window; not stored, since a start may meet other nodes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Learned {
+    most: u64,
+    grows_at: Millis,
+}
 
 impl Lane {
     /// How many slots may be out, counted from the chain's own count.
     pub(super) fn window(&self) -> u64 {
+        let configured = self.configured_window();
+        self.learned.map_or(configured, |learned| learned.most.min(configured))
+    }
+
+    fn configured_window(&self) -> u64 {
         if self.is_delegated() {
             self.settings.max_in_flight.min(self.settings.delegated_in_flight.max(1))
         } else {
             self.settings.max_in_flight
+        }
+    }
+
+    /// No node takes this slot beside those below it.
+    pub(super) fn learn_limit(&mut self, refused: Slot, now: Millis) {
+        let Some(count) = self.chain_count() else { return };
+        let below = refused.0.saturating_sub(count.0).max(1);
+        let grows_at = now.after(self.settings.resubmit_after);
+        self.learned = Some(Learned { most: self.window().min(below), grows_at });
+    }
+
+    /// One more for each interval that has passed, until it is what was configured.
+    pub(super) fn grow_window(&mut self, now: Millis) {
+        let configured = self.configured_window();
+        let Some(learned) = &mut self.learned else { return };
+        while learned.grows_at <= now && learned.most < configured {
+            learned.most += 1;
+            learned.grows_at = learned.grows_at.after(self.settings.resubmit_after);
+        }
+        if learned.most >= configured {
+            self.learned = None;
+        }
+    }
+
+    /// What is beyond the window is thought of again when that has grown.
+    pub(super) fn wake_for_window(&self, plan: &mut Plan) {
+        if let Some(learned) = self.learned.filter(|_| !self.slots.is_empty() || !self.waiting.is_empty()) {
+            plan.wake(learned.grows_at);
         }
     }
 

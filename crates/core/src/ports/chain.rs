@@ -109,7 +109,8 @@ pub trait Chain: Send + Sync {
     async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error>;
     /// Whether any endpoint shows each of these, in its pool or in a block, in the order asked. Absence proves nothing.
     async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error>;
-    /// The account's transaction with that count in the block; none if the count was passed otherwise.
+    /// The account's transaction with that count in the block; none only if the count was passed in that very block, and
+    /// otherwise than by a transaction.
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error>;
     /// What the chain asks now.
     async fn fees(&self, head: &Block) -> Result<FeeQuote, Error>;

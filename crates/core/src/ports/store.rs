@@ -13,7 +13,7 @@
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -247,6 +247,18 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// How it ended, as far as that is still known.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            state: self.state,
+            slot: self.slot,
+            hash: self.hash,
+            reason: self.reason.clone(),
+            ..Status::accepted(self.ended_at)
+        }
+    }
+
     /// What is to stay of a transaction that has ended.
     #[must_use]
     pub fn of(tx: &Transaction) -> Self {
@@ -348,6 +360,15 @@ pub enum Acquired {
     },
 }
 
+/// Who is there, and who has what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holders {
+    /// Sessions that have not ended.
+    pub live: BTreeSet<SessionId>,
+    /// Lanes that one of them holds.
+    pub held: BTreeMap<LaneId, SessionId>,
+}
+
 /// Who may write a lane (L1).
 #[async_trait]
 pub trait Leases: Send + Sync {
@@ -361,6 +382,8 @@ pub trait Leases: Send + Sync {
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error>;
     /// Gives a lane back; its row and token stay.
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error>;
+    /// The live sessions and their lanes. Only a hint, old when it arrives: [`Self::acquire`] decides.
+    async fn holders(&self) -> Result<Holders, Error>;
 }
 
 /// A lane as its owner loads it.
@@ -423,11 +446,16 @@ pub trait Reads: Send + Sync {
 
     /// A command by its id, done or not.
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error>;
-    /// How far these transactions are, whatever their lanes; unknown ones are left out.
+    /// How far these transactions are, whatever their lanes, also of those whose history was removed; unknown ones are
+    /// left out.
     async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            found.extend(self.tx(*id).await?.map(|record| (*id, record.tx.status)));
+            let status = match self.tx(*id).await? {
+                Some(record) => Some(record.tx.status),
+                None => self.kept(*id).await?.map(|kept| kept.status()),
+            };
+            found.extend(status.map(|status| (*id, status)));
         }
         Ok(found)
     }

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
@@ -24,6 +24,8 @@ struct Model {
     /// Blocks that no endpoint knows, and blocks at which no count can be read.
     unknown: BTreeSet<u64>,
     pruned: BTreeSet<u64>,
+    /// Blocks at which an old count is shown.
+    stale: BTreeMap<u64, u64>,
     /// The receipts and the account's transaction in the block that is asked for.
     receipts: Vec<TxHash>,
     taker: Result<Option<TxHash>, ()>,
@@ -36,9 +38,16 @@ fn model(head: u64, counts: &[(u64, u64)]) -> Model {
         counts: counts.to_vec(),
         unknown: BTreeSet::new(),
         pruned: BTreeSet::new(),
+        stale: BTreeMap::new(),
         receipts: vec![THEIRS],
         taker: Ok(Some(THEIRS)),
         calls: AtomicUsize::new(0),
+    }
+}
+
+impl Model {
+    fn count_at(&self, number: u64) -> u64 {
+        self.counts.iter().rev().find(|(from, _)| *from <= number).map_or(0, |(_, count)| *count)
     }
 }
 
@@ -98,8 +107,8 @@ impl Chain for Model {
         if self.pruned.contains(&block.number) {
             return Err(unreachable());
         }
-        let count = self.counts.iter().rev().find(|(from, _)| *from <= block.number);
-        Ok(vec![Slot(count.map_or(0, |(_, count)| *count))])
+        let shown = self.stale.get(&block.number).copied();
+        Ok(vec![Slot(shown.unwrap_or_else(|| self.count_at(block.number)))])
     }
 
     async fn balances(&self, _: &[Account], _: &BlockRef) -> Result<Vec<landfall_core::Wei>, Error> {
@@ -114,8 +123,11 @@ impl Chain for Model {
         panic!("nobody asks for the pool here")
     }
 
-    async fn taker(&self, _: &BlockRef, account: Account, _: Slot) -> Result<Option<Taker>, Error> {
+    async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
         assert_eq!(account, LANE.signer);
+        if !(self.count_at(block.number - 1)..self.count_at(block.number)).contains(&slot.0) {
+            return Err(unreachable());
+        }
         let hash = self.taker.map_err(|()| unreachable())?;
         Ok(hash.map(|hash| Taker { hash, to: None, value: Wei(U256::ZERO), data: Bytes::new() }))
     }
@@ -233,6 +245,8 @@ async fn a_block_that_holds_one_of_ours_or_cannot_be_read_proves_nothing() {
         ("the block cannot be read whole", Model { taker: Err(()), ..base() }),
         ("no count can be read", Model { pruned: [100].into(), ..base() }),
         ("not final yet", model(100, &[(101, 6)])),
+        ("an old count leads to a later block", Model { stale: [(92, 5)].into(), ..base() }),
+        ("and further on", Model { stale: (60..100).map(|block| (block, 5)).collect(), ..base() }),
     ];
     for (case, model) in cases {
         let event = answer(&model).await;

@@ -16,8 +16,8 @@ use landfall_core::ports::signer::{Preimage, Signer as _};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
 use serde_json::json;
 
-use super::dev_keys;
-use super::rig::{self, Rig};
+use super::rig::{self, Ground, Rig};
+use super::{dev_keys, failover};
 use crate::cli::Bench;
 use crate::client::Client;
 use crate::config::Chain;
@@ -29,6 +29,13 @@ const LIMIT: Duration = Duration::from_secs(600);
 const WINDOW: u64 = 2_000;
 
 pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
+    if let Some(store) = args.store.as_ref().filter(|_| args.failover) {
+        return failover::run(store, args.json).await;
+    }
+    anyhow::ensure!(
+        args.nodes == 1 || args.store.is_some(),
+        "several nodes need a database that they can share: add --store postgres://…"
+    );
     let sign_limit = sign_limit().await?;
     let mut config = landfall_devchain::Config::new(Arc::new(unix_seconds));
     config.mining = Mining::Interval(BLOCK);
@@ -41,7 +48,8 @@ pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
     settings.spec.finality = Finality::Blocks(2);
     settings.spec.poll_ms = 50;
     settings.spec.max_in_flight = WINDOW;
-    let rig = Rig::start(settings, usize::try_from(args.signers)?).await?;
+    let ground = Ground { store: args.store.clone(), nodes: usize::try_from(args.nodes)? };
+    let rig = Rig::start_on(ground, settings, usize::try_from(args.signers)?).await?;
     let begun = moment();
     let bar = progress(args);
     let mut accepted = tokio::time::timeout(LIMIT, load(&rig, &chain, args, &bar))
@@ -85,10 +93,11 @@ async fn load(rig: &Rig, chain: &Devchain, args: &Bench, bar: &ProgressBar) -> R
     bar.set_message("handing over");
     let chain = chain.config().chain_id;
     let mut callers = Vec::new();
-    for (lane, signer) in rig.signers.iter().enumerate() {
+    // Callers do not know who owns a lane: any node takes in for any.
+    for ((lane, signer), url) in rig.signers.iter().enumerate().zip(rig.urls().cycle()) {
         let mine = (0..args.count).filter(|n| (n % args.signers) as usize == lane);
         let items = mine.map(|n| rig::submission(chain, *signer, n)).collect();
-        let client = Arc::new(Client::new(rig.client.url())?);
+        let client = Arc::new(Client::new(url)?);
         let batch = usize::try_from(args.batch)?;
         callers.push(tokio::spawn(rig::hand_over(client, items, Some(batch))));
     }
@@ -134,11 +143,14 @@ fn percentile(sorted: &[Duration], percent: usize) -> f64 {
 fn report(args: &Bench, rig: &Rig, accepted: &[Duration], times: &Times) {
     let count = args.count as f64;
     let landed_per_s = count / times.landed_s;
-    let bytes = rig.store_bytes() as f64 / count;
+    let bytes = args.store.is_none().then(|| rig.store_bytes() as f64 / count);
+    let store = args.store.as_ref().map_or("SQLite", |_| "PostgreSQL");
     if args.json {
         output::json(&json!({
             "count": args.count,
             "signers": args.signers,
+            "store": store,
+            "nodes": args.nodes,
             "batch": args.batch,
             "landed_once": times.once,
             "landed_per_s": landed_per_s,
@@ -161,12 +173,12 @@ fn report(args: &Bench, rig: &Rig, accepted: &[Duration], times: &Times) {
         ),
         ("accept, 99 % within", format!("{:.1} ms", percentile(accepted, 99))),
         ("one core could sign", format!("{:.0} per second", times.sign_limit)),
-        ("store", format!("{bytes:.0} bytes per transaction")),
+        ("store", bytes.map_or("–".to_owned(), |bytes| format!("{bytes:.0} bytes per transaction"))),
         ("each landed once", if times.once { "yes".to_owned() } else { "NO".to_owned() }),
     ];
     println!(
-        "{} transactions over {} signers, SQLite, a block every {BLOCK:?}, finality 2:",
-        args.count, args.signers
+        "{} transactions over {} signers, {} nodes on {store}, a block every {BLOCK:?}, finality 2:",
+        args.count, args.signers, args.nodes
     );
     for (name, value) in rows {
         println!("  {name:<22} {value}");

@@ -1,9 +1,11 @@
 //! One file for each command.
 
 mod bench;
+mod chain;
 mod demo;
 mod dev;
 mod dev_keys;
+mod failover;
 mod hostile;
 mod key;
 mod lane;
@@ -30,6 +32,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
+        Command::Chain(command) => chain::run(command).await?,
         Command::Key(command) => key::run(command)?,
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),

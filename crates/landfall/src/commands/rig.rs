@@ -1,8 +1,8 @@
-//! A real server in another process, on a chain that its caller holds: what the demos and the benchmark run on.
+//! Real servers in other processes, on a chain that their caller holds: what the demos and the benchmark run on.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,60 +24,118 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How many transactions are handed over at once.
 const BATCH: usize = 25;
 
+/// Where the servers keep what they know, and how many there are.
+pub(crate) struct Ground {
+    /// Absent: an SQLite file of their own.
+    pub(crate) store: Option<String>,
+    pub(crate) nodes: usize,
+}
+
+impl Default for Ground {
+    fn default() -> Self {
+        Self { store: None, nodes: 1 }
+    }
+}
+
+/// One server.
+struct Node {
+    url: String,
+    config_file: PathBuf,
+    log_file: PathBuf,
+    process: Option<Child>,
+}
+
 pub(crate) struct Rig {
+    /// Of the first server.
     pub(crate) client: Client,
     pub(crate) signers: Vec<Address>,
-    config_file: PathBuf,
-    server: Option<Child>,
+    nodes: Vec<Node>,
     folder: TempDir,
 }
 
 impl Rig {
-    /// Writes the configuration and starts the server.
+    /// Writes the configuration and starts one server on an SQLite file.
     pub(crate) async fn start(settings: Chain, signers: usize) -> Result<Self> {
+        Self::start_on(Ground::default(), settings, signers).await
+    }
+
+    /// Writes the configurations and starts the servers.
+    pub(crate) async fn start_on(ground: Ground, settings: Chain, signers: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let listen = free_address().context("no port is free for the server")?;
         let accounts: Vec<_> = dev_accounts().take(signers).collect();
         let mut config = Config::default();
-        config.server.listen = listen;
-        config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
+        match ground.store {
+            Some(url) => {
+                config.store.url = url;
+                // A database may have been used before: each run has a namespace of its own.
+                config.store.namespace =
+                    format!("rig-{}-{}", crate::system::unix_seconds(), std::process::id());
+            }
+            None => {
+                config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
+            }
+        }
         config.chain = vec![settings];
         config.signer = (0..accounts.len())
             .map(|n| Signer { private_key_env: Some(key_name(n)), ..Signer::default() })
             .collect();
-        let config_file = folder.path().join("landfall.toml");
-        std::fs::write(&config_file, toml::to_string(&config)?)?;
+        let mut nodes: Vec<Node> = Vec::new();
+        for n in 0..ground.nodes {
+            let taken =
+                |address: &SocketAddr| nodes.iter().any(|node| node.url.ends_with(&address.to_string()));
+            let listen = free_address(taken).context("no port is free for the server")?;
+            config.server.listen = listen;
+            config.node.name = format!("node-{n}");
+            let config_file = folder.path().join(format!("node-{n}.toml"));
+            std::fs::write(&config_file, toml::to_string(&config)?)?;
+            let log_file = folder.path().join(format!("node-{n}.log"));
+            nodes.push(Node { url: format!("http://{listen}"), config_file, log_file, process: None });
+        }
+        let first = nodes.first().context("there is no server")?;
         let mut rig = Self {
-            client: Client::new(&format!("http://{listen}"))?,
+            client: Client::new(&first.url)?,
             signers: accounts.iter().map(|account| account.address).collect(),
-            config_file,
-            server: None,
+            nodes,
             folder,
         };
-        rig.start_server().await?;
+        for n in 0..rig.nodes.len() {
+            rig.start_node(n).await?;
+        }
         Ok(rig)
     }
 
-    /// Starts the server, and waits until it can admit.
+    /// Where a caller finds the servers.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &str> + Clone {
+        self.nodes.iter().map(|node| node.url.as_str())
+    }
+
+    /// Starts the first server, and waits until it can admit.
     pub(crate) async fn start_server(&mut self) -> Result<()> {
+        self.start_node(0).await
+    }
+
+    /// Starts one server, and waits until it can admit.
+    pub(crate) async fn start_node(&mut self, n: usize) -> Result<()> {
+        let keys = self.signers.len();
+        let node = self.nodes.get_mut(n).context("there is no such server")?;
         let program = std::env::current_exe().context("this program's own file is not known")?;
-        let log = std::fs::File::options().create(true).append(true).open(self.log_file())?;
+        let log = std::fs::File::options().create(true).append(true).open(&node.log_file)?;
         let mut command = Command::new(program);
-        command.arg("serve").arg("--config").arg(&self.config_file).kill_on_drop(true);
+        command.arg("serve").arg("--config").arg(&node.config_file).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        for (n, account) in dev_accounts().take(self.signers.len()).enumerate() {
+        for (n, account) in dev_accounts().take(keys).enumerate() {
             command.env(key_name(n), account.key.to_string());
         }
-        self.server = Some(command.spawn().context("the server could not be started")?);
+        let client = Client::new(&node.url)?;
+        let process = node.process.insert(command.spawn().context("the server could not be started")?);
+        let log_file = &node.log_file;
         let ready = async {
             loop {
-                if self.client.get("/health/ready").await.is_ok() {
+                if client.get("/health/ready").await.is_ok() {
                     return Ok(());
                 }
-                if let Some(server) = &mut self.server
-                    && let Some(status) = server.try_wait()?
-                {
-                    bail!("the server ended at its start ({status}); it said:\n{}", self.last_log());
+                if let Some(status) = process.try_wait()? {
+                    bail!("the server ended at its start ({status}); it said:\n{}", last_lines(log_file));
                 }
                 tokio::time::sleep(ASK_EVERY).await;
             }
@@ -85,23 +143,37 @@ impl Rig {
         tokio::time::timeout(START_LIMIT, ready).await.context("the server did not get ready")?
     }
 
-    /// `SIGKILL`: nothing is finished, nothing is said.
+    /// `SIGKILL` for the first server: nothing is finished, nothing is said.
     pub(crate) async fn kill_server(&mut self) -> Result<()> {
-        if let Some(mut server) = self.server.take() {
-            server.kill().await.context("the server could not be killed")?;
+        self.kill_node(0).await
+    }
+
+    /// `SIGKILL` for one server.
+    pub(crate) async fn kill_node(&mut self, n: usize) -> Result<()> {
+        if let Some(mut process) = self.nodes.get_mut(n).and_then(|node| node.process.take()) {
+            process.kill().await.context("the server could not be killed")?;
         }
         Ok(())
     }
 
-    pub(crate) fn log_file(&self) -> PathBuf {
-        self.folder.path().join("server.log")
+    /// `SIGTERM` for one server, as a service manager sends it; gives its process to wait for.
+    pub(crate) fn stop_node(&mut self, n: usize) -> Result<Child> {
+        let process = self.nodes.get_mut(n).and_then(|node| node.process.take());
+        let process = process.context("the server does not run")?;
+        let id = process.id().context("the server does not run")?;
+        let sent = std::process::Command::new("kill").arg("-TERM").arg(id.to_string()).status();
+        anyhow::ensure!(sent.context("kill cannot be run")?.success(), "the server did not take the signal");
+        Ok(process)
     }
 
-    /// The end of the server's log.
+    /// The first server's log.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.nodes.first().map(|node| node.log_file.clone()).unwrap_or_default()
+    }
+
+    /// The end of the first server's log.
     pub(crate) fn last_log(&self) -> String {
-        let text = std::fs::read_to_string(self.log_file()).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        last_lines(&self.log_file())
     }
 
     /// Bytes of the database, with what is still in its log.
@@ -129,20 +201,26 @@ impl Rig {
     }
 }
 
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
 fn key_name(n: usize) -> String {
     format!("LANDFALL_TEST_KEY_{n}")
 }
 
 /// An address that was free a moment ago, below the ports that the system gives to outgoing connections: while the
 /// server is down, none of its callers can be given its port.
-fn free_address() -> Option<SocketAddr> {
+fn free_address(taken: impl Fn(&SocketAddr) -> bool) -> Option<SocketAddr> {
     const FIRST: u32 = 20_000;
     const PORTS: u32 = 12_000;
     let start = std::process::id().wrapping_mul(37);
     (0..PORTS).find_map(|step| {
         let port = FIRST + start.wrapping_add(step * 101) % PORTS;
         let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).ok()?));
-        TcpListener::bind(address).ok().map(|_| address)
+        TcpListener::bind(address).ok().map(|_| address).filter(|address| !taken(address))
     })
 }
 

@@ -35,6 +35,12 @@ fn value(text: &str) -> Value {
     if let Ok(number) = text.parse::<i64>() {
         return Value::Integer(number);
     }
+    // Only what looks like one: `inf` and `nan` are words.
+    if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && let Ok(number) = text.parse::<f64>()
+    {
+        return Value::Float(number);
+    }
     match text {
         "true" => Value::Boolean(true),
         "false" => Value::Boolean(false),

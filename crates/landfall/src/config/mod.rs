@@ -129,6 +129,12 @@ pub(crate) struct Chain {
     pub(crate) max_fee_gwei: u64,
     #[serde(default)]
     pub(crate) max_spend_per_day_eth: f64,
+    #[serde(default)]
+    pub(crate) low_balance_eth: f64,
+    #[serde(default)]
+    pub(crate) checks: bool,
+    #[serde(default = "default::watch_depth")]
+    pub(crate) watch_depth: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) approve_above_wei: Option<landfall_core::Wei>,
     #[serde(default = "default::reset_above_returned")]
@@ -151,6 +157,9 @@ mod default {
     }
     pub(super) fn max_fee_gwei() -> u64 {
         500
+    }
+    pub(super) fn watch_depth() -> u64 {
+        64
     }
     pub(super) fn reset_above_returned() -> usize {
         64
@@ -298,6 +307,9 @@ impl Chain {
             bump_percent: default::bump_percent(),
             max_fee_gwei: default::max_fee_gwei(),
             max_spend_per_day_eth: 0.0,
+            low_balance_eth: 0.0,
+            checks: false,
+            watch_depth: default::watch_depth(),
             approve_above_wei: None,
             reset_above_returned: default::reset_above_returned(),
             request_timeout_ms: default::request_timeout_ms(),
@@ -319,6 +331,9 @@ impl Chain {
         }
         if !(0.0..=1e9).contains(&self.max_spend_per_day_eth) {
             bail!("chain {id}: max_spend_per_day_eth must be 0 (no budget) or a positive amount");
+        }
+        if !(0.0..=1e9).contains(&self.low_balance_eth) {
+            bail!("chain {id}: low_balance_eth must be 0 (no threshold) or a positive amount");
         }
         if self.resubmit_after_s == 0 || spec.poll_ms == 0 || self.request_timeout_ms == 0 {
             bail!("chain {id}: resubmit_after_s, poll_ms and request_timeout_ms must be above 0");
@@ -349,7 +364,10 @@ impl Chain {
             bump_percent: self.bump_percent,
             replacement_percent: spec.replacement_percent,
             max_fee: Price::gwei(self.max_fee_gwei),
-            max_spend_per_day: self.max_spend_per_day(),
+            max_spend_per_day: wei_of(self.max_spend_per_day_eth),
+            low_balance: wei_of(self.low_balance_eth),
+            checks: self.checks,
+            watch_depth: self.watch_depth,
             approve_above: self.approve_above_wei,
             reset_above_returned: Some(self.reset_above_returned),
             gas_headroom_percent: spec.gas_headroom_percent,
@@ -366,12 +384,6 @@ impl Chain {
         }
     }
 
-    /// Counted in gwei, which is exact enough for a budget; none where it is 0.
-    fn max_spend_per_day(&self) -> Option<landfall_core::Wei> {
-        let gwei = (self.max_spend_per_day_eth * 1e9).round() as u128;
-        (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
-    }
-
     pub(crate) fn chain_config(&self) -> landfall_chain::evm::Config {
         let mut config = landfall_chain::evm::Config::new(ChainId(self.id), self.rpc.clone());
         config.poll_interval = Duration::from_millis(self.spec.poll_ms);
@@ -380,6 +392,12 @@ impl Chain {
         config.pricing = (&self.spec).into();
         config
     }
+}
+
+/// Counted in gwei, which is exact enough for budgets and thresholds; none where it is 0.
+fn wei_of(eth: f64) -> Option<landfall_core::Wei> {
+    let gwei = (eth * 1e9).round() as u128;
+    (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
 }
 
 impl Signer {
@@ -449,6 +467,26 @@ mod tests {
         assert_eq!(changed.chain_config().pricing.min_tip, Price::gwei(30));
         assert_eq!(changed.lane_settings().finality, landfall_core::request::Finality::Blocks(3));
         assert!(changed.lane_settings().gapless);
+    }
+
+    // covers: L1, L4
+    #[test]
+    fn thresholds_checks_and_depth_reach_the_lanes() {
+        let asked = [
+            ("LANDFALL_CHAIN__0__LOW_BALANCE_ETH", "0.25"),
+            ("LANDFALL_CHAIN__0__MAX_SPEND_PER_DAY_ETH", "2.5"),
+            ("LANDFALL_CHAIN__0__CHECKS", "true"),
+            ("LANDFALL_CHAIN__0__WATCH_DEPTH", "7"),
+        ];
+        let settings = parse(SMALL, &asked).unwrap().chain[0].lane_settings();
+        let eth = |hundredths: u64| {
+            Some(landfall_core::Wei(U256::from(hundredths) * U256::from(10_000_000_000_000_000_u64)))
+        };
+        assert_eq!((settings.low_balance, settings.max_spend_per_day), (eth(25), eth(250)));
+        assert_eq!((settings.checks, settings.watch_depth), (true, 7));
+        let settings = parse(SMALL, &[]).unwrap().chain[0].lane_settings();
+        assert_eq!((settings.low_balance, settings.max_spend_per_day), (None, None));
+        assert_eq!((settings.checks, settings.watch_depth), (false, LaneSettings::default().watch_depth));
     }
 
     #[test]

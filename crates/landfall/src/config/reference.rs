@@ -74,6 +74,21 @@ pub(crate) const KEYS: &[Key] = &[
         "0.0",
         "The most that the fees of one lane may come to in a day (UTC), in ether: beyond it no slot is handed out and nothing is re-priced, but cancels go on. 0: no budget.",
     ),
+    key(
+        "chain.low_balance_eth",
+        "0.0",
+        "At or below this balance, in ether, a lane writes down that it has little; 0: only when a transaction that waits needs more.",
+    ),
+    key(
+        "chain.checks",
+        "false",
+        "Every transaction is simulated before it is signed, also one that brings its own gas.",
+    ),
+    key(
+        "chain.watch_depth",
+        "64",
+        "Where the chain has no finalized block: how many blocks after its end a transaction's slot is still watched, in case the chain takes back more than was called final.",
+    ),
     optional(
         "chain.approve_above_wei",
         "\"1000000000000000000\"",

@@ -139,6 +139,34 @@ async fn each_action_on_an_accepted_transaction() {
 }
 
 #[tokio::test]
+async fn each_action_on_a_simulated_transaction_that_waits_for_a_slot() {
+    let chain = Chain::without_mining().await;
+    // Twice the window is prepared ahead: two slots are taken, and all four that wait are looked at.
+    let settings = Settings { max_in_flight: 2, chain: "checks = true", ..Settings::default() };
+    let server = Server::start(&chain.url(), settings).await;
+    let api = &server.api;
+    for blocker in [900, 901] {
+        let first = api.submit(&marked(blocker)).await;
+        api.until_state(&first, "broadcast").await;
+    }
+    let ids = submit_all(api).await;
+    for id in ids.values() {
+        api.until_state(id, "simulated").await;
+    }
+    act_on_all(api, &ids).await;
+    api.until_state(&ids[&1], "cancelled").await;
+    let checked = |tx: &Value| tx["version"] == 2 && text(tx, "state") == "simulated";
+    api.until_tx(&ids[&2], "the new content is simulated too", checked).await;
+    mine_out(api, &chain).await;
+    let ends = compare(api, &chain, &ids).await;
+    assert_eq!(state_of(&ends, 0), ("confirmed".into(), json!(1)));
+    assert_eq!(state_of(&ends, 1), ("cancelled".into(), Value::Null));
+    assert_eq!(state_of(&ends, 2), ("confirmed".into(), json!(2)));
+    assert_eq!(state_of(&ends, 3), ("confirmed".into(), json!(1)));
+    assert_eq!(ends[&2]["attempts"].as_array().unwrap().len(), 1, "the old content was never signed");
+}
+
+#[tokio::test]
 async fn each_action_on_a_signed_transaction_that_no_node_has_seen() {
     let chain = Chain::without_mining().await;
     let mut gate = Gate::shut_before(&chain.url());

@@ -175,6 +175,18 @@ async fn a_body_that_says_it_is_too_large_is_refused_before_it_is_read() {
     }
     let answer = said(stream).await;
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("body_too_large"), "{answer}");
+
+    // A caller that sends all of it before it looks for an answer still finds one.
+    for _ in 0..20 {
+        let mut stream = connect(&server.api);
+        let body = " ".repeat(2_000_000);
+        let head = "POST /api/v1/tx HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n";
+        let head = format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        let answer = said(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("body_too_large"), "{answer}");
+    }
     assert_eq!(stored(&server.api).await, 0);
 }
 

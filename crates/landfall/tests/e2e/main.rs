@@ -13,8 +13,10 @@
 mod actions;
 mod bad_input;
 mod cli;
+mod cluster;
 mod concurrency;
 mod deploy;
+mod events;
 mod hostile;
 mod hostile_callers;
 mod kills;

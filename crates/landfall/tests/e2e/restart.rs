@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Chain, Gate, RECEIVER, Server, Settings, marker, number_of, signer, submission, text, transfer,
-    transfer_as, until, until_within,
+    Chain, Gate, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text,
+    transfer, transfer_as, until, until_within,
 };
 
 fn marked(number: u64) -> Value {
@@ -219,4 +219,41 @@ async fn a_second_server_on_the_same_database_does_not_start_and_harms_nothing()
     assert!(!server.log().contains("fenced"), "{}", server.log());
     let ready = server.api.send(server.api.request(Method::GET, "/health/ready")).await;
     assert_eq!(ready.status, 200);
+}
+
+// covers: A4
+#[tokio::test]
+async fn a_chain_that_was_started_over_holds_its_lanes_until_it_is_put_away() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(300)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let first = server.api.submit(&transfer_as("one")).await;
+    server.api.until_state(&first, "confirmed").await;
+    let forget = async |server: &Server, more: &[&str]| {
+        let mut command = program(server.folder());
+        command.args(["chain", "forget", "31337", "--config", "landfall.toml"]).args(more);
+        run(command).await
+    };
+    let refused = forget(&server, &["--yes"]).await;
+    assert!(refused.code != Some(0) && refused.said.contains("open in another Landfall"), "{refused:?}");
+
+    let anew = Chain::with_blocks_every(Duration::from_millis(300)).await;
+    server.restart_with(1, &anew.url(), &Settings::default()).await;
+    let held = server.api.submit(&transfer_as("two")).await;
+    until("the lane says why it holds", async || {
+        let tx = server.api.tx(&held).await;
+        text(&tx, "stuckReason").contains("landfall chain forget").then_some(())
+    })
+    .await;
+    assert_eq!(anew.count(&signer(0)).await, 0, "nothing is sent to a chain that is not the lane's");
+
+    server.kill().await;
+    let refused = forget(&server, &[]).await;
+    assert!(refused.code != Some(0) && refused.said.contains("--yes"), "{refused:?}");
+    let done = forget(&server, &["--yes"]).await;
+    assert!(done.code == Some(0) && done.stdout.contains("2 transactions"), "{done:?}");
+    server.spawn();
+    server.until_ready().await;
+    let again = server.api.submit(&transfer_as("one")).await;
+    assert_ne!(again, first, "the key is free on the new chain");
+    assert_eq!(server.api.until_state(&again, "confirmed").await["nonce"], 0);
 }

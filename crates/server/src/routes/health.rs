@@ -61,6 +61,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
         "store": store,
         "chains": chains,
         "lanesRunning": health.lanes_running,
+        "leases": { "acquired": health.leases_acquired, "fenced": health.leases_fenced },
         "lanesInTrouble": in_trouble,
     });
     (status, Json(body)).into_response()

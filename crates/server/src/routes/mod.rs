@@ -1,5 +1,6 @@
 //! The paths. One file for each thing that callers name.
 
+mod events;
 mod health;
 mod lanes;
 mod steer;
@@ -25,6 +26,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}/approve", post(steer::approve))
         .route("/tx/{id}/reject", post(steer::reject))
         .route("/tx/{id}/retry", post(steer::retry))
+        .route("/events", get(events::listen))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))
         .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))

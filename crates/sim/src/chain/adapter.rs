@@ -228,13 +228,17 @@ impl Chain for SimChain {
 
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
         let (_, fork) = self.reach("show a block").await?;
-        let Some(block) = Self::find(&fork, block).and_then(|position| fork.get(position)) else {
-            return Err(Error::Unreachable {
-                chain: self.id,
-                doing: "show a block",
-                text: "unknown block".into(),
-            });
+        let unknown =
+            |text: &str| Error::Unreachable { chain: self.id, doing: "show a block", text: text.into() };
+        let Some(position) = Self::find(&fork, block) else { return Err(unknown("unknown block")) };
+        let count_at = |position: usize| {
+            fork.get(position).and_then(|block| block.accounts.get(&account)).map_or(0, |state| state.count)
         };
+        let before = position.checked_sub(1).map_or(0, count_at);
+        if !(before..count_at(position)).contains(&slot.0) {
+            return Err(unknown("the slot was not used in this block"));
+        }
+        let Some(block) = fork.get(position) else { return Err(unknown("unknown block")) };
         let taken = block.txs.iter().find(|(_, wire)| wire.from == account && wire.nonce == slot.0);
         Ok(taken.map(|(hash, wire)| Taker {
             hash: *hash,

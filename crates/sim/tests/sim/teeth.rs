@@ -48,4 +48,5 @@ teeth! {
     a_fill_over_a_bound_slot_is_found: FillOverBound;
     a_reset_that_re_issues_live_slots_is_found: ResetToCount;
     an_after_that_ignores_failure_is_found: AfterIgnoresFailure;
+    a_slot_recycled_when_no_pool_shows_it_is_found: ProbeRecycles;
 }

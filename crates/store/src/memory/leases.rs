@@ -1,8 +1,9 @@
 //! Leases. A session ends by the given clock; a lane whose session has ended is free, and taking it raises the token.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_core::ports::store::Acquired;
+use landfall_core::ports::store::{Acquired, Holders};
 use landfall_core::{LaneId, Millis, SessionId, Token};
 
 use super::space::{Space, StoredSession};
@@ -71,6 +72,15 @@ pub(super) fn release(space: &mut Space, lane: LaneId, session: SessionId, token
     {
         stored.session = None;
     }
+}
+
+/// Who is there, and who has what.
+pub(super) fn holders(space: &Space, now: Millis) -> Holders {
+    let live: BTreeSet<SessionId> =
+        space.sessions.iter().filter(|(_, stored)| now < stored.ends_at).map(|(id, _)| *id).collect();
+    let held = space.lanes.iter().filter_map(|(lane, stored)| Some((*lane, stored.session?)));
+    let held = held.filter(|(_, session)| live.contains(session)).collect();
+    Holders { live, held }
 }
 
 /// The node of a session that has not ended.

@@ -25,8 +25,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
@@ -145,6 +145,11 @@ impl Leases for Memory {
         self.space(|space| leases::release(space, lane, session, token));
         Ok(())
     }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        let now = self.clock.now();
+        Ok(self.space(|space| leases::holders(space, now)))
+    }
 }
 
 #[async_trait]
@@ -167,8 +172,11 @@ impl Reads for Memory {
 
     async fn statuses(&self, ids: &[TxId]) -> Result<Vec<(TxId, Status)>, Error> {
         Ok(self.space(|space| {
-            let found = ids.iter().filter_map(|id| Some((*id, space.tx(*id)?.status.clone())));
-            found.collect()
+            let status = |id: &TxId| match space.tx(*id) {
+                Some(tx) => Some((*id, tx.status.clone())),
+                None => space.kept.get(id).map(|kept| (*id, kept.status())),
+            };
+            ids.iter().filter_map(status).collect()
         }))
     }
 

@@ -115,6 +115,11 @@ impl Places {
         places.collect::<Result<_, Fault>>().map(Self)
     }
 
+    /// These rows were taken back after they were read.
+    pub(super) fn forget(&mut self, orders: &[i64]) {
+        self.0.retain(|_, place| !orders.contains(&place.order));
+    }
+
     fn owned(&self, number: i64, lane: LaneId, id: TxId) -> Result<Place, Fault> {
         let place = self.0.get(&(number, id)).copied();
         place.ok_or_else(|| Fault::Refused(rules::no_such_tx(lane, id)))

@@ -318,10 +318,11 @@ async fn body<'g>(
         }
     }
     answers.append(&mut refused);
-    take_back(db, &work.admissions, &ords, &inserted, answers).await?;
+    let gone = take_back(db, &work.admissions, &ords, &inserted, answers).await?;
 
     let heads = commit::heads(&heads)?;
-    let places = Places::of(&places)?;
+    let mut places = Places::of(&places)?;
+    places.forget(&gone);
     for (index, commit) in &work.lanes {
         let number = lanes.get(&commit.lane).copied();
         let head = number.and_then(|number| heads.get(&number).copied());
@@ -380,13 +381,14 @@ async fn change(
 }
 
 /// Takes rows back that were inserted although their key or id belongs to a transaction whose history was removed.
+/// Answers which.
 async fn take_back(
     db: &ClientWrapper,
     admissions: &[(usize, &NewTransaction)],
     ords: &[i64],
     inserted: &BTreeSet<i64>,
     answers: &[(usize, Answer)],
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<Vec<i64>, tokio_postgres::Error> {
     let new: BTreeSet<usize> = answers
         .iter()
         .filter_map(|(index, answer)| match answer {
@@ -403,7 +405,7 @@ async fn take_back(
     if !wrong.is_empty() {
         db.execute("DELETE FROM tx WHERE ord = ANY ($1::bigint[])", &[&wrong]).await?;
     }
-    Ok(())
+    Ok(wrong)
 }
 
 /// What became of each admission: inserted, or known already.

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
-use landfall_core::ports::store::Acquired;
+use landfall_core::ports::store::{Acquired, Holders};
 use landfall_core::{LaneId, SessionId, Token};
 
 use super::error::Fault;
 use super::moved_in;
 use super::lanes::LaneNumbers;
-use super::rows::{bits, number};
+use super::rows::{self, bits, number};
 use crate::rules;
 
 /// Begins a session, without leases.
@@ -153,6 +153,26 @@ pub(super) async fn release(
         db.execute(&release, &[id, &session.0, &bits(token.0)]).await?;
     }
     Ok(())
+}
+
+/// Who is there, and who has what.
+pub(super) async fn holders(db: &ClientWrapper, namespace: i64) -> Result<Holders, Fault> {
+    let look = db
+        .prepare_cached(
+            "SELECT session.id, lane.chain, lane.signer FROM session
+             LEFT JOIN lane ON lane.session = session.id AND lane.namespace = session.namespace
+             WHERE session.namespace = $1 AND session.ends_at > clock_timestamp()",
+        )
+        .await?;
+    let mut holders = Holders::default();
+    for row in db.query(&look, &[&namespace]).await? {
+        let session = SessionId(row.try_get(0)?);
+        let (chain, signer): (Option<i64>, Option<&[u8]>) = (row.try_get(1)?, row.try_get(2)?);
+        let lane = chain.zip(signer).map(|(chain, signer)| rows::lane(chain, signer)).transpose()?;
+        holders.live.insert(session);
+        holders.held.extend(lane.map(|lane| (lane, session)));
+    }
+    Ok(holders)
 }
 
 fn millis(lasting: Duration) -> f64 {

@@ -6,7 +6,7 @@
 //! | `pool`, `tls` | connections, how long anything may take, and how secure they are |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
-//! | `admit`, `commit`, `forget`, `small`, `leases`, `lanes` | writes |
+//! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
 //! | `rows`, `error` | columns to values, failures to sentences |
@@ -16,6 +16,7 @@
 //! locks, no transaction numbers, no notifications.
 
 mod admit;
+mod archive;
 mod commit;
 mod error;
 #[cfg(feature = "sqlite")]
@@ -40,8 +41,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::Transaction;
 use landfall_core::{
@@ -51,6 +52,8 @@ use landfall_core::{
 use lanes::LaneNumbers;
 pub use open::{OpenError, Options, without_password};
 use pool::Connections;
+
+use crate::Archived;
 
 /// A store in a PostgreSQL database. Clones are handles to the same connections.
 #[derive(Clone)]
@@ -105,6 +108,14 @@ macro_rules! run {
     }};
 }
 
+impl Postgres {
+    /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it. Refused
+    /// while any node is at work.
+    pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
+        run!(self, "put a chain away", |db, inner| archive::archive(db, inner.namespace, chain))
+    }
+}
+
 #[async_trait]
 impl Log for Postgres {
     async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
@@ -157,6 +168,10 @@ impl Leases for Postgres {
             session,
             token
         ))
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        run!(self, "see who holds what", |db, inner| leases::holders(db, inner.namespace))
     }
 }
 

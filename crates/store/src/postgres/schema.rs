@@ -53,6 +53,8 @@ fn is_crossed(code: Option<&SqlState>) -> bool {
             SqlState::UNIQUE_VIOLATION,
             SqlState::DUPLICATE_TABLE,
             SqlState::DUPLICATE_SCHEMA,
+            // The table's row type, which is made with it.
+            SqlState::DUPLICATE_OBJECT,
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
         ]

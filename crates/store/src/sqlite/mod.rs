@@ -5,7 +5,7 @@
 //! | `open` | who may open the file, and what is said when it cannot be used |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `writer`, `scope` | the thread that writes, and what a write works in |
-//! | `group`, `admit`, `commit`, `forget`, `leases` | writes |
+//! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `moved` | whether the store was moved to another database |
 //! | `rows`, `error` | columns to values, failures to sentences |
@@ -14,6 +14,7 @@
 //! lock is held for the life of the process.
 
 mod admit;
+mod archive;
 mod commit;
 mod error;
 mod forget;
@@ -36,8 +37,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, TxQuery,
-    TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
@@ -47,6 +48,8 @@ use landfall_core::{
 pub use open::{OpenError, Options};
 use readers::Readers;
 use writer::Writer;
+
+use crate::Archived;
 
 /// A store in one SQLite file. Clones are handles to the same one; the file is closed with the last of them.
 #[derive(Clone)]
@@ -107,6 +110,12 @@ impl Sqlite {
         let opened = identity(&file).unwrap_or_default();
         Ok(Self { inner: Arc::new(Inner { file, opened, readers, writer }) })
     }
+
+    /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it.
+    pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
+        let archive = move |scope: &mut scope::Scope<'_>| archive::archive(scope, chain);
+        self.inner.writer.transaction("put a chain away", archive).await
+    }
 }
 
 #[async_trait]
@@ -150,6 +159,10 @@ impl Leases for Sqlite {
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
         let work = move |scope: &mut scope::Scope<'_>| leases::release(scope, lane, session, token);
         self.inner.writer.transaction("release a lane", work).await
+    }
+
+    async fn holders(&self) -> Result<Holders, Error> {
+        self.inner.readers.read("see who holds what", reads::lanes::holders).await
     }
 }
 

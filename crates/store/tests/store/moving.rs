@@ -55,9 +55,8 @@ impl Moving {
     }
 
     fn served(&self) -> Result<Postgres, postgres::OpenError> {
-        let opened =
-            Postgres::open(&self.database.url, &Namespace("default".to_owned()), &self.database.options);
-        self.runtime.block_on(opened)
+        let space = Namespace("default".to_owned());
+        self.runtime.block_on(Postgres::open(&self.database.url, &space, &self.database.options))
     }
 
     /// Moves it; ends as by a kill when it has said so many things.
@@ -233,8 +232,8 @@ fn what_was_changed_on_the_way_is_noticed() {
         }
     };
     let (url, options) = (&moving.database.url, &moving.database.options);
-    let run = moving::migrate(&moving.location(), url, options, 7, &mut report);
-    let moved = moving.runtime.block_on(run);
+    let file = moving.location();
+    let moved = moving.runtime.block_on(moving::migrate(&file, url, options, 7, &mut report));
     assert!(matches!(moved, Err(Error::Differs { table: "attempt", .. })), "{moved:?}");
     assert!(moving.served().is_err());
     drop(moving.file("default").unwrap());

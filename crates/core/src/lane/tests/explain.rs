@@ -60,6 +60,24 @@ fn one_that_cannot_pay_todays_fee_says_so() {
     }
 }
 
+// covers: D9
+#[test]
+fn one_that_the_chains_ceiling_prices_out_says_so_and_lands_once_the_ceiling_is_raised() {
+    let mut world = world(settings());
+    world.play(Step::BaseFee(60));
+    world.show(0, true);
+    let id = world.submit();
+    world.rest();
+    world.says(id, &["the base fee is 60 gwei", "above what it may offer"]);
+    assert_eq!(world.slot_of(id), None, "and it takes no slot");
+    world.desk.settings = std::sync::Arc::new(LaneSettings { max_fee: Price::gwei(200), ..settings() });
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), crate::transaction::TxState::Confirmed);
+}
+
 #[test]
 fn every_hold_has_its_sentence() {
     let mut blind = super::World::new(settings(), 2);

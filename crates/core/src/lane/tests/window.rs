@@ -107,6 +107,40 @@ fn an_account_that_becomes_delegated_keeps_its_slots_and_sends_no_more_than_its_
     assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
 }
 
+// covers: E7, E8, E10
+#[test]
+fn a_pool_that_takes_no_more_of_an_account_teaches_the_window_which_grows_again_slowly() {
+    let mut world = world(settings());
+    world.signed_four();
+    let late = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.sending(), [5, 6, 7, 8]);
+    world.take(Kind::Send);
+    // The pool takes two of them.
+    let said =
+        [SendOutcome::Accepted, SendOutcome::Accepted, SendOutcome::AccountLimit, SendOutcome::AccountLimit];
+    for (slot, outcome) in (5..).zip(said) {
+        let attempt = world.attempts(slot).remove(0);
+        world.chain.pool.clear();
+        world.turn(vec![super::sent(&attempt, outcome)]);
+    }
+    assert_eq!(world.desk.lane.window(), 2);
+    world.wait(30_000);
+    assert_eq!(world.sending(), [0_u64; 0], "what was refused is not sent again");
+    world.started.clear();
+    world.wait(30_000);
+    assert_eq!(world.desk.lane.window(), 3, "one more after an interval");
+    assert!(world.sending().contains(&7) && !world.sending().contains(&8), "{:?}", world.sending());
+    let said = world.desk.lane.explain(late, world.desk.now).unwrap();
+    world.take(Kind::Send);
+    world.turn(vec![super::sent(&world.attempts(7).remove(0), SendOutcome::AccountLimit)]);
+    assert_eq!(world.desk.lane.window(), 2, "refused again");
+    assert!(said.contains("nodes refused to take more"), "{said}");
+    world.wait(120_000);
+    assert_eq!(world.desk.lane.window(), 4, "and no more than what was configured");
+    assert!(world.desk.lane.learned.is_none());
+}
+
 // covers: L9
 #[test]
 fn the_fee_for_bytes_on_the_parent_chain_counts_in_the_funds_check() {

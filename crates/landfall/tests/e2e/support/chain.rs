@@ -72,6 +72,11 @@ impl Chain {
         response.json().await.expect("anvil answers JSON")
     }
 
+    /// Mines a block every so many seconds from now on.
+    pub(crate) async fn mine_every(&self, seconds: u64) {
+        self.call("evm_setIntervalMining", json!([seconds])).await;
+    }
+
     pub(crate) async fn mine(&self, blocks: u64) {
         self.call("anvil_mine", json!([format!("{blocks:#x}")])).await;
     }

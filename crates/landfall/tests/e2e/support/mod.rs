@@ -3,13 +3,17 @@
 mod api;
 mod chain;
 mod gate;
+mod line;
+mod nodes;
 mod process;
 mod server;
 mod wait;
 
-pub(crate) use api::{Answer, Api, text};
+pub(crate) use api::{Answer, Api, http_client, text};
 pub(crate) use chain::{Chain, marker, number_of};
 pub(crate) use gate::Gate;
+pub(crate) use line::Line;
+pub(crate) use nodes::Nodes;
 pub(crate) use process::{Output, program, run, run_within, signal};
 pub(crate) use server::{Server, Settings, free_port};
 pub(crate) use wait::{LIMIT, pass, until, until_within};

@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) max_in_flight: u64,
     pub(crate) resubmit_after_s: u64,
     pub(crate) request_timeout_ms: u64,
+    /// The node's name.
+    pub(crate) node: String,
     /// Lines for the `[[chain]]` part.
     pub(crate) chain: &'static str,
     /// Lines for the `[server]` part.
@@ -45,6 +47,7 @@ impl Default for Settings {
             max_in_flight: 64,
             resubmit_after_s: 2,
             request_timeout_ms: 2_000,
+            node: "landfall".to_owned(),
             chain: "",
             server: "",
             store_url: "sqlite://landfall.db".to_owned(),
@@ -60,12 +63,13 @@ impl Settings {
         let (duration, renew, skew) = self.lease;
         let mut text = format!(
             "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n{}\n\
-             [lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
+             [node]\nname = \"{}\"\n[lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n{}\n",
             self.server,
             self.store_url,
             self.store,
+            self.node,
             self.finality,
             self.max_in_flight,
             self.resubmit_after_s,

@@ -3,7 +3,7 @@
 //! These are asked all the time, and a lane's history only grows: every query names the partial index that holds what
 //! is unfinished, so that it cannot come to read the history instead.
 
-use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
+use landfall_core::ports::store::{ChainRecord, Command, Holders, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
 use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
 use rusqlite::{OptionalExtension, Row, params};
@@ -119,6 +119,26 @@ pub(in crate::sqlite) fn with_work(look: &Look<'_>) -> Result<Vec<LaneId>, Fault
     let mut lanes = all(look.db, sql, [look.namespace], |row| rows::lane(row.get(0)?, column(row, 1)?))?;
     lanes.sort_unstable();
     Ok(lanes)
+}
+
+/// Who is there, and who has what.
+pub(in crate::sqlite) fn holders(look: &Look<'_>) -> Result<Holders, Fault> {
+    let sql = "SELECT session.id, lane.chain, account.address FROM session
+         LEFT JOIN lane ON lane.session = session.id
+         LEFT JOIN account ON account.id = lane.account AND account.namespace = session.namespace
+         WHERE session.namespace = ?1";
+    let read = |row: &Row<'_>| {
+        let session = rows::session(column(row, 0)?)?;
+        let (chain, address): (Option<i64>, Option<&[u8]>) = (row.get(1)?, column(row, 2)?);
+        let lane = chain.zip(address).map(|(chain, address)| rows::lane(chain, address)).transpose()?;
+        Ok((session, lane))
+    };
+    let mut holders = Holders::default();
+    for (session, lane) in all(look.db, sql, [look.namespace], read)? {
+        holders.live.insert(session);
+        holders.held.extend(lane.map(|lane| (lane, session)));
+    }
+    Ok(holders)
 }
 
 const SUMMARY: &str = "SELECT lane.chain, account.address, lane.token, lane.version, lane.details,

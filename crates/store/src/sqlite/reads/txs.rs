@@ -13,6 +13,7 @@ use rusqlite::{params, params_from_iter};
 use super::all;
 use crate::sqlite::admit;
 use crate::sqlite::error::Fault;
+use crate::sqlite::forget;
 use crate::sqlite::readers::Look;
 use crate::sqlite::rows::{self, bits, state_code};
 
@@ -29,6 +30,8 @@ pub(in crate::sqlite) fn statuses(look: &Look<'_>, ids: &[TxId]) -> Result<Vec<(
         let mut rows = statement.query(params![id.0.as_bytes(), look.namespace])?;
         if let Some(row) = rows.next()? {
             found.push((*id, rows::json("tx.status", rows::column(row, 0)?)?));
+        } else if let Some(kept) = forget::by_id(look.db, look.namespace, *id)? {
+            found.push((*id, kept.status()));
         }
     }
     Ok(found)

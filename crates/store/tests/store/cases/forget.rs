@@ -64,6 +64,12 @@ pub(crate) async fn what_ended_long_ago_goes_and_its_key_and_end_stay(mut world:
     world.enter("default").await;
     let store = world.store();
     assert!(store.tx(new.id).await.unwrap().is_none());
+    // Who follows it must still learn how it ended.
+    let statuses = store.statuses(&[new.id]).await.unwrap();
+    assert_eq!(
+        statuses.iter().map(|(id, status)| (*id, status.state)).collect::<Vec<_>>(),
+        [(new.id, TxState::Confirmed)]
+    );
     assert!(store.tx_by_request(new.lane.signer, &key("a")).await.unwrap().is_none());
     assert!(store.journal(new.id).await.unwrap().is_empty());
     assert_eq!(all(store).await, 1);

@@ -1,7 +1,7 @@
 //! Who may write a lane (L1).
 
 use landfall_core::Token;
-use landfall_core::ports::store::Acquired;
+use landfall_core::ports::store::{Acquired, Holders};
 
 use crate::fixtures::*;
 use crate::world::World;
@@ -98,4 +98,21 @@ pub(crate) async fn an_acquisition_keeps_what_the_lane_holds(world: World) {
     let after = store.load_lane(lane(1)).await.unwrap();
     assert_eq!((after.version, &after.row), (before.version, &before.row));
     assert_eq!((after.bound, after.attempts), (before.bound, before.attempts));
+}
+
+pub(crate) async fn everybody_sees_who_is_there_and_who_has_what(world: World) {
+    let store = world.store();
+    assert_eq!(store.holders().await.unwrap(), Holders::default());
+    two_sessions(&world).await;
+    let token = acquire(store, lane(1), 1).await;
+    acquire(store, lane(2), 2).await;
+    let both = Holders {
+        live: [session(1), session(2)].into(),
+        held: [(lane(1), session(1)), (lane(2), session(2))].into(),
+    };
+    assert_eq!(store.holders().await.unwrap(), both);
+    store.release(lane(1), session(1), token).await.unwrap();
+    store.close_session(session(2)).await.unwrap();
+    let one = Holders { live: [session(1)].into(), ..Holders::default() };
+    assert_eq!(store.holders().await.unwrap(), one, "what was given back is nobody's");
 }

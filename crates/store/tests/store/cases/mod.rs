@@ -111,6 +111,7 @@ suite! {
         a_released_lane_is_taken_by_another_with_a_higher_token,
         a_release_under_an_old_token_releases_nothing,
         a_closed_session_gives_its_lanes_back,
+        everybody_sees_who_is_there_and_who_has_what,
         a_closed_session_cannot_be_renewed_or_used,
         after_a_takeover_the_old_owner_cannot_write,
         an_acquisition_keeps_what_the_lane_holds;

@@ -1,0 +1,138 @@
+//! Events: the journal as server-sent events, from where a listener left off.
+//!
+//! Each event carries its journal number as `id`, so a listener that reconnects with `Last-Event-ID` misses nothing and
+//! is told nothing twice. Entries that are for the time line only have no event.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use landfall_core::journal::JournalRow;
+use landfall_core::{Account, ChainId, JournalSeq, TxId};
+use serde_json::json;
+
+use crate::body::address;
+use crate::problem::{Code, Problem};
+use crate::serve::App;
+use crate::{show, tail};
+
+/// A listener hears from the server at least this often, so that both notice when the other is gone.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+const PAGE: u32 = 500;
+/// How long a store that does not answer is left alone.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a listener wants to hear of.
+#[derive(Default)]
+struct Wanted {
+    after: Option<JournalSeq>,
+    chain: Option<ChainId>,
+    signer: Option<Account>,
+    tx: Option<TxId>,
+    /// Empty: all.
+    types: BTreeSet<String>,
+}
+
+pub(crate) async fn listen(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let wanted = wanted(&headers, query)?;
+    let after = match wanted.after {
+        Some(after) => after,
+        None => tail::last(app.handle.store()).await?,
+    };
+    let listener = Listener { app, wanted, after, ready: VecDeque::new() };
+    let events = futures::stream::unfold(listener, |mut listener| async move {
+        let event = listener.next().await?;
+        Some((Ok(event), listener))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE_EVERY)))
+}
+
+struct Listener {
+    app: App,
+    wanted: Wanted,
+    after: JournalSeq,
+    ready: VecDeque<JournalRow>,
+}
+
+impl Listener {
+    /// The next event; none when the server stops.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            while let Some(row) = self.ready.pop_front() {
+                self.after = row.seq;
+                if let Some(event) = self.wanted.event(&row) {
+                    return Some(event);
+                }
+            }
+            match self.app.handle.store().journal_after(self.after, PAGE).await {
+                Ok(rows) if rows.is_empty() => {
+                    if !self.app.tail.beyond(self.after).await {
+                        return None;
+                    }
+                }
+                Ok(rows) => self.ready.extend(rows),
+                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn event(&self, row: &JournalRow) -> Option<Event> {
+        let name = row.entry.event()?;
+        let heard = self.chain.is_none_or(|chain| row.lane.chain == chain)
+            && self.signer.is_none_or(|signer| row.lane.signer == signer)
+            && self.tx.is_none_or(|tx| row.tx == Some(tx))
+            && (self.types.is_empty() || self.types.contains(name));
+        if !heard {
+            return None;
+        }
+        let mut data = show::journal_row(row);
+        data["chainId"] = json!(row.lane.chain);
+        data["signer"] = json!(row.lane.signer.to_string());
+        if let Some(tx) = row.tx {
+            data["txId"] = json!(tx);
+        }
+        Some(Event::default().id(row.seq.0.to_string()).event(name).data(data.to_string()))
+    }
+}
+
+fn wanted(headers: &HeaderMap, query: BTreeMap<String, String>) -> Result<Wanted, Problem> {
+    let mut wanted = Wanted::default();
+    let number = |field: &str, text: &str| {
+        let parsed = text.parse::<i64>();
+        parsed.map_err(|_| {
+            Problem::at(Code::BadQuery, field, format!("{text:?} is not the number of an event"))
+        })
+    };
+    for (name, text) in query {
+        let bad = |what: &str| Problem::at(Code::BadQuery, name.as_str(), format!("{text:?} is {what}"));
+        match name.as_str() {
+            "after" => wanted.after = Some(JournalSeq(number("after", &text)?)),
+            "chainId" => {
+                wanted.chain = Some(ChainId(text.parse().map_err(|_| bad("not the number of a chain"))?));
+            }
+            "signer" => wanted.signer = Some(address("signer", &text)?),
+            "txId" => wanted.tx = Some(text.parse().map_err(|_| bad("not the id of a transaction"))?),
+            "types" => wanted.types = text.split(',').map(|word| word.trim().to_owned()).collect(),
+            _ => {
+                let detail = "there are after, chainId, signer, txId and types";
+                return Err(Problem::at(Code::BadQuery, name.as_str(), detail));
+            }
+        }
+    }
+    // What a browser or a library sends by itself when it reconnects is newer than the address it was given first.
+    if let Some(last) = headers.get("last-event-id") {
+        let text = last.to_str().unwrap_or("?");
+        wanted.after = Some(JournalSeq(number("Last-Event-ID", text)?));
+    }
+    Ok(wanted)
+}
