@@ -91,8 +91,23 @@ impl Cluster {
     /// Makes the server's key and certificate, with the program that Debian's PostgreSQL brings along.
     fn certify(&self) -> Result<()> {
         let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]);
-        openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]);
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+        ]);
+        openssl.args([
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ]);
         openssl.arg("-keyout").arg(self.data().join("server.key")).arg("-out").arg(self.certificate());
         openssl.current_dir(self.folder.path()).stdin(Stdio::null());
         self.as_user(&mut openssl);

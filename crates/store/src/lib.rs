@@ -14,10 +14,10 @@ mod archive;
 mod columns;
 pub mod faulty;
 pub mod memory;
-#[cfg(feature = "postgres")]
-pub mod postgres;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 pub mod moving;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

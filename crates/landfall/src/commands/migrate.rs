@@ -59,7 +59,10 @@ fn table(rows: &[(&'static str, u64)]) -> String {
 }
 
 fn by_name(rows: &[(&'static str, u64)]) -> serde_json::Value {
-    rows.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect::<serde_json::Map<_, _>>().into()
+    rows.iter()
+        .map(|(name, count)| ((*name).to_owned(), json!(count)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn progress_bar() -> ProgressBar {

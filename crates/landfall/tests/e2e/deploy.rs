@@ -108,14 +108,17 @@ fn three_nodes_in_compose_share_a_database_and_differ_in_name() {
     for node in nodes {
         let check = node["healthcheck"]["test"].to_string();
         assert!(check.contains("/health/ready"), "{check}");
-        assert!(deploy("docker").join(node["build"]["context"].as_str().unwrap()).join("Cargo.toml").exists());
+        assert!(
+            deploy("docker").join(node["build"]["context"].as_str().unwrap()).join("Cargo.toml").exists()
+        );
     }
 }
 
 #[test]
 fn the_manifest_for_kubernetes_runs_three_nodes_of_which_two_stay() {
     let files = yaml("kubernetes/landfall.yaml");
-    let of = |kind: &str| files.iter().find(|file| file["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    let of =
+        |kind: &str| files.iter().find(|file| file["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
     let nodes = &of("StatefulSet")["spec"];
     assert_eq!(nodes["replicas"], 3);
     assert_eq!(of("PodDisruptionBudget")["spec"]["minAvailable"], 2);
@@ -141,7 +144,8 @@ fn the_manifest_for_kubernetes_runs_three_nodes_of_which_two_stay() {
 #[test]
 fn the_unit_starts_the_server_and_stops_it_in_order() {
     let unit = text("systemd/landfall.service");
-    for line in ["serve --config /etc/landfall/landfall.toml", "KillSignal=SIGTERM", "DynamicUser=yes", "LimitCORE=0"]
+    for line in
+        ["serve --config /etc/landfall/landfall.toml", "KillSignal=SIGTERM", "DynamicUser=yes", "LimitCORE=0"]
     {
         assert!(unit.contains(line), "{line}");
     }

@@ -16,8 +16,7 @@ const COUNT: u64 = 24;
 
 fn marked(number: u64) -> serde_json::Value {
     let signer = signer(usize::try_from(number % 2).unwrap());
-    let mut body =
-        submission(json!({ "to": RECEIVER, "value": "0", "data": marker(number), "gas": 30_000 }));
+    let mut body = submission(json!({ "to": RECEIVER, "value": "0", "data": marker(number), "gas": 30_000 }));
     body["signer"] = json!(signer);
     body["requestId"] = json!(format!("key-{number}"));
     body
@@ -93,7 +92,10 @@ async fn a_store_with_transactions_under_way_is_moved_through_a_kill_and_each_la
     .await;
     first.kill().await.unwrap();
     // Its server process waits on; it notices that nobody is there when the lock is free.
-    holder.batch_execute("SELECT pg_advisory_unlock(1); DROP TRIGGER hold ON landfall.journal").await.unwrap();
+    holder
+        .batch_execute("SELECT pg_advisory_unlock(1); DROP TRIGGER hold ON landfall.journal")
+        .await
+        .unwrap();
 
     // Neither can be served.
     assert_failed(&server.run_to_end().await, "is being moved to postgres");

@@ -70,7 +70,9 @@ pub enum Error {
     Database(#[from] postgres::OpenError),
     #[error("reading {} failed: {detail}. Nothing in it was changed", .file.display())]
     Reading { file: PathBuf, detail: String },
-    #[error("writing to {place} failed: {detail}. The file is still whole; run the same command again to go on")]
+    #[error(
+        "writing to {place} failed: {detail}. The file is still whole; run the same command again to go on"
+    )]
     Writing { place: String, detail: String },
     #[error("servers work on the database at {place}. Stop them, or move to another database")]
     Served { place: String },
@@ -121,7 +123,9 @@ pub async fn migrate(
             };
         }
         Some(Mark { stage: Stage::Moving, id, .. })
-            if there.as_ref().is_some_and(|there| there.id == *id && there.stage != moved_in::Stage::Servable) =>
+            if there
+                .as_ref()
+                .is_some_and(|there| there.id == *id && there.stage != moved_in::Stage::Servable) =>
         {
             *id
         }

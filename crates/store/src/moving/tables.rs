@@ -108,7 +108,8 @@ pub(crate) const TABLES: &[Table] = &[
             column("at", Kind::Big, "journal.at"),
             column("entry", Kind::Text, "journal.entry"),
         ],
-        from: "journal LEFT JOIN lane ON lane.id = journal.lane LEFT JOIN account ON account.id = lane.account
+        from:
+            "journal LEFT JOIN lane ON lane.id = journal.lane LEFT JOIN account ON account.id = lane.account
                LEFT JOIN tx ON tx.ord = journal.tx",
         order: "journal.seq",
     },

@@ -72,7 +72,8 @@ impl Target {
         if db.query_one(live, &[]).await?.try_get::<_, i64>(0)? > 0 {
             return Err(Refusal::Served);
         }
-        let used = "SELECT EXISTS (SELECT 1 FROM lane) OR EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM kept)";
+        let used =
+            "SELECT EXISTS (SELECT 1 FROM lane) OR EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM kept)";
         if db.query_one(used, &[]).await?.try_get(0)? {
             return Err(Refusal::NotEmpty);
         }

@@ -97,21 +97,27 @@ async fn tls_is_used_where_it_is_offered_and_checked_where_the_url_asks_for_it()
         (format!("?sslmode=verify-full&sslrootcert={root}"), true),
         ("?sslmode=disable".to_owned(), false),
     ] {
-        let store =
-            Postgres::open(&format!("{url}{more}"), &Namespace::default(), &Options::default()).await.unwrap();
+        let store = Postgres::open(&format!("{url}{more}"), &Namespace::default(), &Options::default())
+            .await
+            .unwrap();
         store.writable().await.unwrap();
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         assert_eq!(client.query_one(encrypted, &[]).await.unwrap().get::<_, bool>(0), expected, "{more}");
         drop(store);
-        super::until(&client, "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'landfall'").await;
+        super::until(
+            &client,
+            "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'landfall'",
+        )
+        .await;
     }
     // Nobody whom this machine trusts has signed it; and it is not for another name.
     for more in [
         "?sslmode=verify-full".to_owned(),
         format!("?sslmode=verify-full&sslrootcert={root}&hostaddr=127.0.0.1"),
     ] {
-        let url = if more.contains("hostaddr") { url.replace("@127.0.0.1", "@db.example") } else { url.clone() };
+        let url =
+            if more.contains("hostaddr") { url.replace("@127.0.0.1", "@db.example") } else { url.clone() };
         let error = refused(&format!("{url}{more}")).await.to_string();
         assert!(error.contains("certificate"), "{error}");
     }

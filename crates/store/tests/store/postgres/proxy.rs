@@ -45,7 +45,11 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         database.url = database.url.replace(&format!(":{port}/"), &format!(":{}/", address.port()));
         // What is said must be readable here.
-        database.url.push_str(if database.url.contains('?') { "&sslmode=disable" } else { "?sslmode=disable" });
+        database.url.push_str(if database.url.contains('?') {
+            "&sslmode=disable"
+        } else {
+            "?sslmode=disable"
+        });
         let shared = Arc::new(Shared {
             trap: Mutex::new(None),
             sprung: Notify::new(),
