@@ -298,6 +298,12 @@ pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Replay
     at
 }
 
+/// The state of a transaction after this entry.
+#[must_use]
+pub fn state_after(state: TxState, entry: &Entry) -> TxState {
+    step(Replayed { state, slot: None, displaced: false, ending: false }, entry).state
+}
+
 fn step(now: Replayed, entry: &Entry) -> Replayed {
     let to = |state| Replayed { state, ..now };
     let ended = |state| Replayed { state, displaced: false, ..now };

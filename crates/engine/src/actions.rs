@@ -8,13 +8,13 @@ use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJo
 use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{BlockAt, Chain, Codec, EstimateFailure};
 use landfall_core::ports::signer;
-use landfall_core::ports::store::Store;
 use landfall_core::view::Receipt;
 use landfall_core::{LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
 use crate::prove::prove;
 use crate::supervisor::Shared;
+use crate::telemetry::{Fact, ReceiptCheck};
 
 /// At most this many commands are read at once.
 pub(crate) const COMMANDS: u32 = 256;
@@ -44,12 +44,11 @@ pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox:
     let Some(chain) = shared.parts.chains.get(&lane.chain).map(|parts| parts.chain.clone()) else { return };
     let task = shared.clone();
     shared.tasks.spawn(async move {
-        let store = task.parts.store.as_ref();
         let event = match action {
-            Action::Load { limit } => load(store, lane, limit).await,
+            Action::Load { limit } => load(&task, lane, limit).await,
             Action::Prepare(jobs) => prepare(chain.as_ref(), jobs).await,
             Action::Sign(drafts) => sign(&task, chain.as_ref(), lane, drafts).await,
-            Action::Send(outgoing) => send(chain.as_ref(), outgoing).await,
+            Action::Send(outgoing) => send(&task, chain.as_ref(), outgoing).await,
             Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
             Action::Prove(proof) => prove(chain.as_ref(), lane, proof).await,
             Action::Follow(ids) => follow(&task, lane, ids).await,
@@ -97,7 +96,8 @@ fn unknown(out: &Outgoing, text: &str) -> Sent {
     }
 }
 
-pub(crate) async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEvent {
+pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32) -> LaneEvent {
+    let store = shared.parts.store.as_ref();
     let read = async {
         let commands = store.commands(lane, COMMANDS).await?;
         let waiting = store.waiting(lane, limit).await?;
@@ -110,7 +110,7 @@ pub(crate) async fn load(store: &dyn Store, lane: LaneId, limit: u32) -> LaneEve
     match read.await {
         Ok(loaded) => LaneEvent::Loaded(loaded),
         Err(error) => {
-            tracing::warn!(%lane, %error, "waiting transactions could not be read");
+            tracing::warn!(lane = %shared.shown(lane), %error, "waiting transactions could not be read");
             LaneEvent::LoadFailed
         }
     }
@@ -122,7 +122,7 @@ async fn follow(shared: &Shared, lane: LaneId, asked: Vec<TxId>) -> LaneEvent {
     match shared.parts.store.statuses(&asked).await {
         Ok(statuses) => LaneEvent::Followed { asked, statuses },
         Err(error) => {
-            tracing::warn!(%lane, %error, "what others follow could not be read");
+            tracing::warn!(lane = %shared.shown(lane), %error, "what others follow could not be read");
             LaneEvent::FollowFailed { asked }
         }
     }
@@ -174,7 +174,9 @@ async fn authorize(
     whole
 }
 
-async fn send(chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
+async fn send(shared: &Shared, chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
+    let count = outgoing.iter().filter(|out| out.again).count() as u64;
+    shared.note(Fact::Resubmitted { chain: chain.id(), count });
     let sealed: Vec<_> = outgoing.iter().map(|out| out.sealed.clone()).collect();
     let reports = chain.send(&sealed).await;
     LaneEvent::Sent(
@@ -212,6 +214,7 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
     match chain.receipts(&hashes).await {
         Err(error) => {
             tracing::debug!(%error, "receipts could not be asked for");
+            checked(shared, chain, ReceiptCheck::Failed, slots.len());
             return LaneEvent::LookFailed { slots: slots.into_iter().map(|(slot, _)| slot).collect() };
         }
         Ok(receipts) => {
@@ -225,7 +228,15 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
             }
         }
     }
+    let has_one = |hashes: &[TxHash]| found.iter().any(|receipt| hashes.contains(&receipt.hash));
+    let with = slots.iter().filter(|(_, hashes)| has_one(hashes)).count();
+    checked(shared, chain, ReceiptCheck::Found, with);
+    checked(shared, chain, ReceiptCheck::Missing, slots.len() - with);
     LaneEvent::Looked { slots: slots.into_iter().map(|(slot, _)| slot).collect(), found }
+}
+
+fn checked(shared: &Shared, chain: &dyn Chain, result: ReceiptCheck, slots: usize) {
+    shared.note(Fact::ReceiptChecked { chain: chain.id(), result, count: slots as u64 });
 }
 
 async fn still_there(chain: &dyn Chain, receipt: &Receipt) -> bool {

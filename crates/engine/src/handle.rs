@@ -11,7 +11,7 @@ use landfall_core::ports::store::{
 };
 use landfall_core::request::{Finality, fingerprint};
 use landfall_core::settings::LaneSettings;
-use landfall_core::transaction::Transaction;
+use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, TxId};
 use tokio::sync::oneshot;
@@ -24,6 +24,7 @@ use crate::retention;
 use crate::steer;
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;
+use crate::telemetry::{Fact, Submitted};
 use crate::watcher::Watcher;
 use crate::writer::writer;
 
@@ -46,7 +47,7 @@ impl Drop for Engine {
 impl Engine {
     /// Begins a session and starts to follow the chains and to run lanes.
     pub async fn start(parts: Parts) -> Result<Self, StoreError> {
-        let (writer, writer_task) = writer(parts.store.clone());
+        let (writer, writer_task) = writer(parts.store.clone(), parts.telemetry.clone());
         let session = SessionId::new(parts.clock.now(), parts.random.bits());
         let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
         supervisor::open_session(&shared).await?;
@@ -138,6 +139,10 @@ pub struct Handle {
 }
 
 impl Handle {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Look-ups go to the store itself.
     #[must_use]
     pub fn store(&self) -> &dyn Store {
@@ -176,10 +181,12 @@ impl Handle {
         }
         let mut answers = Vec::with_capacity(pending.len());
         for entry in pending {
-            answers.push(match entry {
+            let answer = match entry {
                 Err(error) => Err(error),
                 Ok(pending) => self.answered(pending).await,
-            });
+            };
+            self.tell(&answer);
+            answers.push(answer);
         }
         answers
     }
@@ -236,8 +243,34 @@ impl Handle {
         submission: Submission,
         of: TxId,
     ) -> Result<Admission, SubmitError> {
-        let pending = self.enqueue(submission, Some(of)).await?;
-        self.answered(pending).await
+        let answer = match self.enqueue(submission, Some(of)).await {
+            Err(error) => Err(error),
+            Ok(pending) => self.answered(pending).await,
+        };
+        self.tell(&answer);
+        answer
+    }
+
+    /// Counts and logs what became of a submission.
+    fn tell(&self, answer: &Result<Admission, SubmitError>) {
+        let result = match answer {
+            Ok(Admission::New(tx)) => {
+                let Parts { telemetry, node, .. } = &self.shared.parts;
+                let (chain, signer) = (tx.lane.chain, telemetry.signer(tx.lane.signer));
+                // An admission needs no lease, so there is no token.
+                tracing::debug!(%chain, %signer, tx = %tx.id, %node, "accepted");
+                let to = TxState::Accepted;
+                self.shared.note(Fact::Moved { from: None, to, stayed: Duration::ZERO });
+                self.shared.note(Fact::Journalled { entries: 1 });
+                Submitted::New
+            }
+            Ok(Admission::Replay(_) | Admission::Removed(_)) => Submitted::Replay,
+            Ok(Admission::Conflict(_)) => Submitted::Conflict,
+            Err(SubmitError::Refused(_)) => Submitted::Refused,
+            Err(SubmitError::Store(_)) => Submitted::Failed,
+            Err(SubmitError::Unknown(_)) => Submitted::Unknown,
+        };
+        self.shared.note(Fact::Submitted(result));
     }
 
     /// What only the store knows: whether the lane takes anything in, and whether what is to be followed exists.
@@ -307,6 +340,9 @@ impl Handle {
         };
         let command = Command { id, lane, kind: kind.clone(), at: now };
         self.shared.writer.write(Write::Command(Box::new(command))).await.map_err(not_written)?;
+        let signer = parts.telemetry.signer(lane.signer);
+        let (chain, tx, node) = (lane.chain, kind.tx().map(tracing::field::display), &parts.node);
+        tracing::info!(%chain, %signer, tx, %node, command = %id, "command stored");
         self.shared.work_for(lane);
         // Two with one key may have come at once: the first row is the one that counts.
         self.known_command(lane, &kind, key).await?;
@@ -376,7 +412,18 @@ impl Handle {
 
     /// How everything is doing.
     pub async fn health(&self) -> Health {
-        let store = self.store().writable().await;
+        Health {
+            store: self.store().writable().await,
+            chains: self.chains(),
+            lanes_running: self.shared.running_lanes(),
+            leases_acquired: self.shared.leases.acquired.load(Ordering::Relaxed),
+            leases_fenced: self.shared.leases.fenced.load(Ordering::Relaxed),
+            lanes_in_trouble: self.shared.lane_troubles(),
+        }
+    }
+
+    /// How the chains and their endpoints are doing.
+    pub(crate) fn chains(&self) -> Vec<ChainHealth> {
         let chains = self.shared.parts.chains.iter().map(|(id, parts)| {
             let endpoints = parts.chain.endpoints();
             ChainHealth {
@@ -387,14 +434,7 @@ impl Handle {
                 endpoints,
             }
         });
-        Health {
-            store,
-            chains: chains.collect(),
-            lanes_running: self.shared.running_lanes(),
-            leases_acquired: self.shared.leases.acquired.load(Ordering::Relaxed),
-            leases_fenced: self.shared.leases.fenced.load(Ordering::Relaxed),
-            lanes_in_trouble: self.shared.lane_troubles(),
-        }
+        chains.collect()
     }
 }
 

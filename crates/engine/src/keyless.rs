@@ -8,6 +8,7 @@ use landfall_core::lane::{Action, Lane, LaneEvent};
 use landfall_core::ports::store::{Command, CommandKind};
 use landfall_core::{LaneId, Token};
 
+use crate::lives::Lives;
 use crate::supervisor::Shared;
 use crate::{actions, lane_task};
 
@@ -32,7 +33,7 @@ pub(crate) async fn has_work(shared: &Shared, lane: LaneId) -> bool {
     match shared.parts.store.commands(lane, actions::COMMANDS).await {
         Ok(commands) => commands.iter().any(|command| needs_no_key(&command.kind)),
         Err(error) => {
-            tracing::warn!(%lane, %error, "the commands of a lane without signer could not be read");
+            tracing::warn!(lane = %shared.shown(lane), %error, "the commands of a lane without signer could not be read");
             false
         }
     }
@@ -41,10 +42,10 @@ pub(crate) async fn has_work(shared: &Shared, lane: LaneId) -> bool {
 /// Applies those commands and gives the lane back.
 pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
     if let Err(text) = apply(&shared, lane, token).await {
-        tracing::warn!(%lane, text, "a lane without signer could not be steered; trying again");
+        tracing::warn!(lane = %shared.shown(lane), text, "a lane without signer could not be steered; trying again");
     }
     if let Err(error) = shared.parts.store.release(lane, shared.session, token).await {
-        tracing::warn!(%lane, %error, "the lease could not be given back; it ends with the session");
+        tracing::warn!(lane = %shared.shown(lane), %error, "the lease could not be given back; it ends with the session");
     }
 }
 
@@ -55,6 +56,7 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
         return Ok(());
     }
     let settings = parts.chains.get(&id.chain).map(|chain| chain.settings.clone()).unwrap_or_default();
+    let mut lives = Lives::of(&record);
     let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
     while shared.session_is_live() {
         let load = lane.plan(parts.clock.now()).actions.into_iter().find_map(|action| match action {
@@ -62,7 +64,7 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
             _ => None,
         });
         let Some(limit) = load else { return Ok(()) };
-        let mut event = actions::load(parts.store.as_ref(), id, limit).await;
+        let mut event = actions::load(shared, id, limit).await;
         if let LaneEvent::Loaded(loaded) = &mut event {
             loaded.commands.retain(|command: &Command| needs_no_key(&command.kind));
             if loaded.commands.is_empty() {
@@ -72,10 +74,12 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
             return Err("the store could not be read".to_owned());
         }
         let now = parts.clock.now();
-        lane.apply(vec![event], now);
+        let events = vec![event];
+        lives.take(&events);
+        lane.apply(events, now);
         lane.verify().map_err(|broken| broken.to_string())?;
         if let Some(commit) = lane.take_commit(now)
-            && lane_task::write(shared, &mut lane, commit).await.is_err()
+            && lane_task::write(shared, &mut lane, &mut lives, commit).await.is_err()
         {
             return Err("the commit failed or was refused".to_owned());
         }

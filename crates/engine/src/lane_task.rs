@@ -14,8 +14,10 @@ use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::actions;
+use crate::lives::Lives;
 use crate::mailbox::Mailbox;
 use crate::supervisor::Shared;
+use crate::telemetry::Fact;
 
 /// How long a lane sleeps at most: a lost wake-up costs no more than this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
@@ -55,6 +57,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, token: Token) {
                 shared.lane_trouble(lane, None);
                 let given = shared.parts.store.release(lane, shared.session, token).await;
                 if let Err(error) = given {
+                    let lane = shared.shown(lane);
                     tracing::warn!(%lane, %error, "the lease could not be given back; it ends with the session");
                 }
                 return;
@@ -99,13 +102,14 @@ async fn run_once(
     let record = match parts.store.load_lane(id).await {
         Ok(record) => record,
         Err(error) => {
-            tracing::error!(lane = %id, %error, "the lane could not be loaded; trying again");
+            tracing::error!(lane = %shared.shown(id), %error, "the lane could not be loaded; trying again");
             return Ended::Reload(error.to_string());
         }
     };
     if record.token != token {
         return Ended::Lost;
     }
+    let mut lives = Lives::of(&record);
     let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
     shared.directory.enter(id, mailbox.clone(), lane.open_hashes());
     shared.poke_watcher(id.chain);
@@ -124,10 +128,17 @@ async fn run_once(
             return Ended::Lost;
         }
         let now = parts.clock.now();
+        lives.take(&mail.events);
         lane.apply(mail.events, now);
         if let Err(broken) = lane.verify() {
-            tracing::error!(lane = %id, error = %broken, "the lane is loaded again");
+            let lane = shared.shown(id);
+            tracing::error!(%lane, error = %broken.what, "the lane contradicts itself, and is loaded again");
             return Ended::Reload(broken.to_string());
+        }
+        for alarm in lane.take_alarms() {
+            let lane = shared.shown(id);
+            tracing::error!(%lane, %alarm, "this must never happen: stop the lane and look at the chain");
+            shared.note(Fact::Alarm(alarm));
         }
         for question in mail.questions {
             // The asker may have gone meanwhile.
@@ -141,7 +152,7 @@ async fn run_once(
         // A load that lives as long as the longest pause is as good as one that could store something.
         let is_well = commit.is_some() || loaded_at.elapsed() >= LONGEST_PAUSE;
         if let Some(commit) = commit
-            && let Err(ended) = write(shared, &mut lane, commit).await
+            && let Err(ended) = write(shared, &mut lane, &mut lives, commit).await
         {
             return ended;
         }
@@ -153,6 +164,7 @@ async fn run_once(
             return Ended::GiveBack;
         }
         let plan = lane.plan(parts.clock.now());
+        shared.counted(id, lane.counts());
         wake_at = plan.wake_at;
         for action in plan.actions {
             actions::start(shared, id, action, mailbox.clone());
@@ -165,33 +177,47 @@ async fn run_once(
 }
 
 /// Commits, and tells the watcher which hashes count from now on, before any of them is sent.
-pub(crate) async fn write(shared: &Shared, lane: &mut Lane, commit: LaneCommit) -> Result<(), Ended> {
+pub(crate) async fn write(
+    shared: &Shared,
+    lane: &mut Lane,
+    lives: &mut Lives,
+    commit: LaneCommit,
+) -> Result<(), Ended> {
     let id = lane.id();
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
-    let transitions = commit.journal.len();
+    let entries = commit.journal.len();
     let moved: Vec<TxId> = commit.txs.iter().map(|update| update.id).collect();
     let disabled = commit.row.disabled;
+    let facts = lives.facts(&commit);
+    let (node, token) = (&shared.parts.node, lane.token());
+    let (chain, signer) = (id.chain, shared.parts.telemetry.signer(id.signer));
     match shared.writer.write(Write::Lane(Box::new(commit))).await {
         Ok(Written::Lane(version)) => {
+            // Every write can be traced to who made it (L13). One that is about many has their number instead.
+            let tx = moved.first().filter(|_| moved.len() == 1).map(tracing::field::display);
+            let txs = moved.len();
+            tracing::debug!(%chain, %signer, tx, txs, %node, %token, %version, entries, "committed");
             lane.committed(version);
+            facts.into_iter().for_each(|fact| shared.note(fact));
             shared.directory.want(id, stored.into_iter());
             shared.directory.moved(moved.into_iter());
             shared.set_disabled(id, disabled);
             shared.directory.forget(id, &lane.take_closed_hashes());
-            tracing::debug!(lane = %id, token = %lane.token(), %version, entries = transitions, "committed");
             Ok(())
         }
         Ok(other) => {
-            tracing::error!(lane = %id, ?other, "the store answered something else than was asked");
+            tracing::error!(%chain, %signer, ?other, "the store answered something else than was asked");
             Err(Ended::Reload(format!("the store answered {other:?}")))
         }
         Err(WriteError::Fenced { .. }) => {
-            tracing::warn!(lane = %id, token = %lane.token(), node = %shared.parts.node, "fenced: the lane is another's");
+            shared.note(Fact::LeaseFenced);
+            tracing::warn!(%chain, %signer, %token, %node, txs = moved.len(), "fenced: the lane is another's");
             shared.leases.fenced.fetch_add(1, Ordering::Relaxed);
             Err(Ended::Lost)
         }
         Err(error) => {
-            tracing::warn!(lane = %id, %error, "commit failed or unknown; the lane is loaded again");
+            let txs = moved.len();
+            tracing::warn!(%chain, %signer, %token, %node, txs, %error, "commit failed or unknown; the lane is loaded again");
             Err(Ended::Reload(error.to_string()))
         }
     }

@@ -21,6 +21,7 @@
 //! | `prove.rs` | finding out who took a slot |
 //! | `watcher.rs` | following one chain for all its lanes |
 //! | `retention.rs` | removing the history of what ended long ago |
+//! | `telemetry.rs`, `lives.rs`, `gauges.rs` | what is counted and measured, and how lanes are named in logs |
 //! | `mailbox.rs`, `directory.rs` | how events reach a lane |
 //!
 //! The crate knows ports only: no database, no RPC client. It spawns its tasks through one [`tasks::Tasks`], so that
@@ -29,9 +30,11 @@
 mod actions;
 mod admission;
 mod directory;
+mod gauges;
 mod handle;
 mod keyless;
 mod lane_task;
+mod lives;
 mod mailbox;
 mod parts;
 mod prove;
@@ -41,12 +44,18 @@ mod spread;
 mod steer;
 mod supervisor;
 mod tasks;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod watcher;
 mod writer;
 
 pub use admission::{Refused, Submission};
+pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, Timings};
 pub use steer::{AllCancelled, Cannot, SteerError};
+pub use telemetry::{
+    Fact, Meter, Milestone, ReceiptCheck, Renewal, Settled, ShownLane, ShownSigner, Signed, Submitted,
+    Telemetry, WriteEnd,
+};

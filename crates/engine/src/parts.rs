@@ -11,6 +11,8 @@ use landfall_core::ports::store::Store;
 use landfall_core::settings::LaneSettings;
 use landfall_core::{ChainId, LaneId};
 
+use crate::telemetry::Telemetry;
+
 /// One chain and the rules of its lanes.
 #[derive(Clone)]
 pub struct ChainParts {
@@ -63,6 +65,7 @@ pub struct Parts {
     /// A readable name for leases, logs and metrics (L15).
     pub node: String,
     pub timings: Timings,
+    pub telemetry: Telemetry,
 }
 
 impl Parts {

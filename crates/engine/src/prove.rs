@@ -22,7 +22,7 @@ pub(crate) async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> Lane
         let taker = chain.taker(&block, lane.signer, slot).await?;
         // A node that has lost its receipts may show none where the block holds our transaction (H1).
         if taker.as_ref().is_some_and(|taker| proof.ours.contains(&taker.hash)) {
-            tracing::debug!(%lane, %slot, "the block holds one of ours, but its receipt is not shown");
+            tracing::debug!(chain = %lane.chain, %slot, "the block holds one of ours, but its receipt is not shown");
             return Ok(None);
         }
         Ok::<_, Error>(Some(LaneEvent::Foreign { slot, block, taker }))
@@ -31,7 +31,7 @@ pub(crate) async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> Lane
         Ok(Some(event)) => event,
         Ok(None) => LaneEvent::Unproven { slot },
         Err(error) => {
-            tracing::debug!(%lane, %slot, %error, "who took the slot could not be found out yet");
+            tracing::debug!(chain = %lane.chain, %slot, %error, "who took the slot could not be found out yet");
             LaneEvent::Unproven { slot }
         }
     }

@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use landfall_core::lane::LaneCounts;
 use landfall_core::ports::store::Acquired;
 use landfall_core::{ChainId, LaneId, SessionId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::directory::Directory;
+use crate::gauges::Backlogs;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::Parts;
 use crate::spread::Spread;
 use crate::tasks::Tasks;
+use crate::telemetry::{Fact, Renewal, ShownLane};
 use crate::writer::Writer;
 
 /// What the tasks of one engine share.
@@ -39,6 +42,9 @@ pub(crate) struct Shared {
     stopped: Notify,
     /// Lanes that take nothing new in, as last read or committed here.
     disabled: Mutex<BTreeSet<LaneId>>,
+    /// Where the transactions of the lanes stand that run here.
+    counts: Mutex<BTreeMap<LaneId, LaneCounts>>,
+    pub(crate) backlogs: Backlogs,
     pub(crate) leases: LeaseCounts,
 }
 
@@ -68,6 +74,8 @@ impl Shared {
             lane_troubles: Mutex::default(),
             stopped: Notify::new(),
             disabled: Mutex::default(),
+            counts: Mutex::default(),
+            backlogs: Backlogs::default(),
             leases: LeaseCounts::default(),
         }
     }
@@ -187,6 +195,23 @@ impl Shared {
         Ok(())
     }
 
+    pub(crate) fn note(&self, fact: Fact) {
+        self.parts.telemetry.note(fact);
+    }
+
+    /// A lane as log lines show it.
+    pub(crate) fn shown(&self, lane: LaneId) -> ShownLane {
+        self.parts.telemetry.lane(lane)
+    }
+
+    pub(crate) fn counted(&self, lane: LaneId, counts: LaneCounts) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, counts);
+    }
+
+    pub(crate) fn lane_counts(&self) -> BTreeMap<LaneId, LaneCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn running_lanes(&self) -> usize {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -235,16 +260,26 @@ pub(crate) async fn renew_session(shared: Arc<Shared>) {
             shared.parts.store.renew_session(shared.session, timings.lease),
         );
         match renewed.await {
-            Ok(Ok(true)) => shared.session_lasts_from(asked_at),
+            Ok(Ok(true)) => {
+                shared.note(Fact::SessionRenewed(Renewal::Done));
+                shared.session_lasts_from(asked_at);
+            }
             Ok(Ok(false)) => {
                 tracing::error!(node = %shared.parts.node, "the session has ended; beginning a new one is needed");
+                shared.note(Fact::SessionRenewed(Renewal::Ended));
                 shared.session_ends();
                 if let Err(error) = open_session(&shared).await {
                     tracing::error!(%error, "a new session could not be begun; trying again");
                 }
             }
-            Ok(Err(error)) => tracing::warn!(%error, "the session could not be renewed; trying again"),
-            Err(_) => tracing::warn!("the session's renewal got no answer in time; trying again"),
+            Ok(Err(error)) => {
+                shared.note(Fact::SessionRenewed(Renewal::Failed));
+                tracing::warn!(%error, "the session could not be renewed; trying again");
+            }
+            Err(_) => {
+                shared.note(Fact::SessionRenewed(Renewal::Failed));
+                tracing::warn!("the session's renewal got no answer in time; trying again");
+            }
         }
     }
 }
@@ -298,7 +333,7 @@ async fn look_around(shared: &Shared, spread: &mut Spread) {
     let running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for lane in spread.gives_away(&running, |lane| shared.is_hindered(lane.chain), Instant::now()) {
         if let Some(mailbox) = shared.directory.mailbox(lane) {
-            tracing::info!(%lane, node = %shared.parts.node, "given back: it belongs to another node");
+            tracing::info!(lane = %shared.shown(lane), node = %shared.parts.node, "given back: it belongs to another node");
             mailbox.stop();
         }
     }
@@ -314,6 +349,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.shared.directory.leave(self.lane);
         self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+        self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
         self.shared.lanes_changed.notify_one();
     }
 }
@@ -342,7 +378,10 @@ async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
         }
         match shared.parts.store.acquire(lane, shared.session).await {
             Ok(Acquired::Yes { token }) => {
-                tracing::info!(%lane, %token, node = %shared.parts.node, "lease acquired");
+                shared.note(Fact::LeaseAcquired);
+                let signer = shared.parts.telemetry.signer(lane.signer);
+                let (chain, node) = (lane.chain, &shared.parts.node);
+                tracing::info!(%chain, %signer, %token, %node, "lease acquired");
                 shared.leases.acquired.fetch_add(1, Ordering::Relaxed);
                 spread.taken(lane);
                 shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
@@ -357,8 +396,13 @@ async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
                     drop(running);
                 });
             }
-            Ok(Acquired::HeldBy { node, .. }) => tracing::debug!(%lane, %node, "another node has the lane"),
-            Err(error) => tracing::warn!(%lane, %error, "the lease could not be acquired; trying again"),
+            Ok(Acquired::HeldBy { node, .. }) => {
+                tracing::debug!(lane = %shared.shown(lane), %node, "another node has the lane");
+            }
+            Err(error) => {
+                let lane = shared.shown(lane);
+                tracing::warn!(%lane, %error, "the lease could not be acquired; trying again");
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ use landfall_store::Memory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{ChainParts, Engine, Handle, Parts, Submission, Timings};
+use crate::{ChainParts, Engine, Handle, Parts, Submission, Telemetry, Timings};
 
 const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
 /// Simulated time; a test that waits longer than this hangs.
@@ -318,6 +318,7 @@ async fn engine() -> (Engine, Handled) {
         random: Arc::new(Counting::default()),
         node: "one".to_owned(),
         timings: Timings::default(),
+        telemetry: Telemetry::default(),
     };
     (Engine::start(parts).await.unwrap(), store)
 }

@@ -18,6 +18,7 @@ use landfall_core::{Account, ChainId, LaneId, Millis};
 
 use crate::reader::Reader;
 use crate::supervisor::Shared;
+use crate::telemetry::{Fact, ReceiptCheck};
 
 /// How many blocks back a walk goes at most; what lies deeper is found by looking up hashes.
 const LONGEST_WALK: u64 = 256;
@@ -136,8 +137,9 @@ impl Watcher {
         // A balance is for waiting in time; without it a transaction is tried, and the node says.
         let balances = balances.unwrap_or_default();
         let delegated = self.delegated(&accounts, &head.at, !receipts.is_empty()).await;
-        if self.status == ChainStatus::Live {
-            self.adopt(&blocks);
+        if self.status == ChainStatus::Live && self.adopt(&blocks) {
+            tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
+            self.shared.note(Fact::NewFork { chain: id });
         }
         if is_new {
             self.head_since = self.shared.parts.clock.now();
@@ -155,6 +157,8 @@ impl Watcher {
             counts: accounts.into_iter().zip(counts).collect(),
             delegated,
         };
+        let found = receipts.values().map(|of_lane| of_lane.len() as u64).sum();
+        self.shared.note(Fact::ReceiptChecked { chain: id, result: ReceiptCheck::Found, count: found });
         self.shared.directory.publish(id, Arc::new(view), receipts);
         self.reader.forget();
         if is_new {
@@ -193,6 +197,7 @@ impl Watcher {
 
     fn changed(&self, why: &str) -> ChainStatus {
         if self.status == ChainStatus::Live {
+            self.shared.note(Fact::DeepReorg { chain: self.chain.id() });
             tracing::error!(chain = %self.chain.id(), why, "the endpoints show another chain; its lanes hold");
         }
         ChainStatus::Changed
@@ -261,8 +266,12 @@ impl Watcher {
         Ok(found)
     }
 
-    fn adopt(&mut self, blocks: &[Block]) {
-        let (Some(lowest), Some(head)) = (blocks.first(), blocks.last()) else { return };
+    /// Takes these as the newest of the chain. True if they replace others.
+    fn adopt(&mut self, blocks: &[Block]) -> bool {
+        let (Some(lowest), Some(head)) = (blocks.first(), blocks.last()) else { return false };
+        let replaced = blocks
+            .iter()
+            .any(|block| self.recent.get(&block.at.number).is_some_and(|known| *known != block.at.hash));
         // A walk that did not meet what we had leaves a hole: what lies below it is not known to be canonical.
         let meets = self.recent.get(&lowest.at.number.saturating_sub(1)) == Some(&lowest.parent);
         if !meets && self.recent.get(&lowest.at.number) != Some(&lowest.at.hash) {
@@ -274,6 +283,7 @@ impl Watcher {
         while self.recent.len() > KEPT {
             self.recent.pop_first();
         }
+        replaced
     }
 
     /// Accounts whose code is a delegation. Anyone may carry an account's authorization to the chain, so it is read again

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use landfall_core::ports::store::{Error, Store, Write, WriteError, Written};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::telemetry::{Fact, Telemetry, WriteEnd};
 
 /// The most that one group holds.
 const GROUP: usize = 1_000;
@@ -28,11 +31,12 @@ pub(crate) struct Writer {
 pub(crate) struct WriterTask {
     store: Arc<dyn Store>,
     jobs: mpsc::Receiver<Job>,
+    telemetry: Telemetry,
 }
 
-pub(crate) fn writer(store: Arc<dyn Store>) -> (Writer, WriterTask) {
+pub(crate) fn writer(store: Arc<dyn Store>, telemetry: Telemetry) -> (Writer, WriterTask) {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (Writer { jobs: sender }, WriterTask { store, jobs: receiver })
+    (Writer { jobs: sender }, WriterTask { store, jobs: receiver, telemetry })
 }
 
 impl Writer {
@@ -42,6 +46,11 @@ impl Writer {
             .await?
             .await
             .unwrap_or_else(|_| Err(WriteError::Unknown("the writer ended".into())))
+    }
+
+    /// How many writes wait for their group.
+    pub(crate) fn waiting(&self) -> usize {
+        self.jobs.max_capacity() - self.jobs.capacity()
     }
 
     /// Hands the write over and returns at once with where its answer will come.
@@ -63,11 +72,37 @@ impl WriterTask {
         let mut jobs = Vec::with_capacity(GROUP);
         while self.jobs.recv_many(&mut jobs, GROUP).await > 0 {
             let (writes, answers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.write, job.done)).unzip();
+            let (count, rows) = (writes.len(), writes.iter().map(rows).sum());
+            let began = Instant::now();
             let results = self.store.write(writes).await;
+            self.telemetry.note(Fact::Group { writes: count, rows, took: began.elapsed() });
             for (answer, result) in answers.into_iter().zip(results) {
+                self.telemetry.note(Fact::Wrote(end(&result)));
                 // The asker may be gone (a disconnected caller); the write stands all the same.
                 answer.send(result).ok();
             }
         }
+    }
+}
+
+/// About how many rows a write touches.
+fn rows(write: &Write) -> usize {
+    match write {
+        Write::Lane(commit) => {
+            let txs = commit.txs.len() + commit.attempts.len() + commit.hints.len();
+            1 + txs + commit.closed.len() + commit.journal.len() + commit.commands_done.len()
+        }
+        // The transaction and its first journal entry.
+        Write::Admit(_) => 2,
+        Write::Command(_) | Write::Chain(_) | Write::Forget(_) => 1,
+    }
+}
+
+fn end(result: &Result<Written, WriteError>) -> WriteEnd {
+    match result {
+        Ok(_) => WriteEnd::Done,
+        Err(WriteError::Fenced { .. }) => WriteEnd::Fenced,
+        Err(WriteError::Failed(_)) => WriteEnd::Failed,
+        Err(WriteError::Unknown(_)) => WriteEnd::Unknown,
     }
 }

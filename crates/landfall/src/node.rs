@@ -11,9 +11,9 @@ use landfall_chain::evm::EvmChain;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::signer::Signer;
 use landfall_core::ports::store::Store;
-use landfall_core::{ChainId, LaneId, Namespace};
-use landfall_engine::{ChainParts, Engine, Parts, Timings};
-use landfall_server::{Limits, Server};
+use landfall_core::{Account, ChainId, LaneId, Namespace};
+use landfall_engine::{ChainParts, Engine, Parts, ShownSigner, Telemetry, Timings};
+use landfall_server::{Limits, Metrics, Server};
 use landfall_signer::LocalSigner;
 use landfall_store::{Postgres, Sqlite};
 
@@ -53,6 +53,8 @@ impl Node {
             chains.insert(ChainId(chain.id), parts);
         }
         let lanes = signers.keys().copied().collect();
+        let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
+        let telemetry = Telemetry { meter: metrics.clone(), mask_signers: config.metrics.mask_signers };
         let parts = Parts {
             store: open_store(config).await?,
             chains,
@@ -67,6 +69,7 @@ impl Node {
                 keep_finished: config.store.keep_finished(),
                 ..Timings::default()
             },
+            telemetry,
         };
         let engine = Engine::start(parts).await?;
         let limits = Limits {
@@ -77,7 +80,7 @@ impl Node {
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };
         let listen = config.server.listen;
-        let server = Server::bind(listen, engine.handle(), limits).await.with_context(|| {
+        let server = Server::bind(listen, engine.handle(), limits, metrics).await.with_context(|| {
             format!(
                 "cannot listen on {listen}; if another program has the address, choose one with server.listen"
             )
@@ -91,6 +94,11 @@ impl Node {
 
     pub(crate) fn lanes(&self) -> &[LaneId] {
         &self.lanes
+    }
+
+    /// An account as log lines may show it.
+    pub(crate) fn shown(&self, signer: Account) -> ShownSigner {
+        self.engine.handle().parts().telemetry.signer(signer)
     }
 
     /// Answers until `stop` comes, then finishes what is under way.

@@ -1,6 +1,6 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, health, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, health, metrics, and the problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -8,6 +8,7 @@
 mod body;
 mod connections;
 mod guard;
+pub mod metrics;
 mod path;
 mod problem;
 mod routes;
@@ -15,5 +16,6 @@ mod serve;
 mod show;
 mod tail;
 
+pub use metrics::Metrics;
 pub use problem::{Code, Problem};
 pub use serve::{Limits, Server};

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::connections;
 use crate::guard;
+use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::tail::Tail;
@@ -50,6 +52,7 @@ pub(crate) struct App {
     pub(crate) handle: Handle,
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A server that listens.
@@ -63,11 +66,17 @@ pub struct Server {
 
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
-    pub async fn bind(listen: SocketAddr, handle: Handle, limits: Limits) -> std::io::Result<Self> {
+    /// `metrics` is the meter that the engine behind the handle was started with.
+    pub async fn bind(
+        listen: SocketAddr,
+        handle: Handle,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
         let tail = Tail::new();
-        let app = App { handle: handle.clone(), tail: tail.clone(), limits };
+        let app = App { handle: handle.clone(), tail: tail.clone(), limits, metrics };
         let router = routes::router(app)
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())

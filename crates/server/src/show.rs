@@ -9,7 +9,7 @@ use landfall_core::ports::store::{Kept, LaneSummary, ResetRecord, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Options, Payload};
 use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
-use landfall_core::{LaneId, Millis};
+use landfall_core::{LaneId, Millis, SessionId};
 use serde_json::{Map, Value, json};
 
 /// Always with three digits of a second, so that texts sort as times do.
@@ -300,10 +300,18 @@ pub(crate) fn lane(summary: &LaneSummary, window: Option<u64>, hold: Option<Stri
         "resets": resets(summary),
         "healthy": hold.is_none(),
         "holdReason": hold,
-        "owner": summary.owner.as_ref().map(|(node, session)| json!({ "node": node, "session": session })),
+        "owner": summary.owner.as_ref().map(|(node, session)| {
+            json!({ "node": node, "session": session, "since": begun(*session) })
+        }),
         "token": summary.token,
         "version": summary.version,
     }))
+}
+
+/// When a session began, by its node's clock: its id says so.
+fn begun(session: SessionId) -> Option<Value> {
+    let (seconds, nanos) = session.0.get_timestamp()?.to_unix();
+    Some(time(Millis(seconds * 1_000 + u64::from(nanos / 1_000_000))))
 }
 
 fn resets(summary: &LaneSummary) -> Option<Vec<Value>> {

@@ -9,7 +9,7 @@ use landfall_core::ports::signer::Signer;
 use landfall_core::request::{Finality, OnDisplaced};
 use landfall_core::settings::LaneSettings;
 use landfall_core::{Account, ChainId, LaneId, Price};
-use landfall_engine::{ChainParts, Engine, Handle, Parts, Timings};
+use landfall_engine::{ChainParts, Engine, Handle, Parts, Telemetry, Timings};
 use landfall_store::Memory;
 
 use crate::chain::adapter::SimChain;
@@ -115,6 +115,7 @@ impl Nodes {
                 forget_every: FORGET_EVERY,
                 ..Timings::default()
             },
+            telemetry: Telemetry::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use alloy_json_rpc::{ErrorPayload, Id, Request, RequestPacket, Response, ResponsePacket, ResponsePayload};
 use landfall_core::ChainId;
+use landfall_core::outcome::SendOutcome;
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::clock::Clock;
 use serde::de::DeserializeOwned;
@@ -224,6 +225,11 @@ impl Endpoint {
         self.health().head()
     }
 
+    /// What it said to bytes that were sent to it.
+    pub(crate) fn judged(&self, outcome: SendOutcome) {
+        self.health().judged(outcome);
+    }
+
     pub(crate) fn saw_finalized(&self, number: u64) {
         self.health().saw_finalized(number);
     }
@@ -275,6 +281,8 @@ impl Endpoint {
             latency_ms: health
                 .latency()
                 .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+            breaker_open: health.breaker_is_open(),
+            answers: health.answers().clone(),
             trouble: health.trouble().map(str::to_owned),
         }
     }

@@ -3,9 +3,11 @@
 //! No I/O; the time comes in. A node that answers "no" is healthy: only silence, rate limits, missing credentials and
 //! a node that is not in sync count against an endpoint.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use landfall_core::ChainId;
+use landfall_core::outcome::SendOutcome;
 use tokio::time::Instant;
 
 use super::classify::Trouble;
@@ -68,6 +70,7 @@ pub(crate) struct Health {
     finality_asked: Option<Instant>,
     latency: Option<Duration>,
     trouble: Option<String>,
+    answers: BTreeMap<SendOutcome, u64>,
 }
 
 /// Closed until too many answers in a row are lost; then open for a while; then one question at a time is let through,
@@ -95,6 +98,7 @@ impl Health {
             finality_asked: None,
             latency: None,
             trouble: None,
+            answers: BTreeMap::new(),
         }
     }
 
@@ -217,6 +221,20 @@ impl Health {
 
     pub(crate) fn latency(&self) -> Option<Duration> {
         self.latency
+    }
+
+    /// What it said to bytes that were sent to it.
+    pub(crate) fn judged(&mut self, outcome: SendOutcome) {
+        *self.answers.entry(outcome).or_default() += 1;
+    }
+
+    pub(crate) fn answers(&self) -> &BTreeMap<SendOutcome, u64> {
+        &self.answers
+    }
+
+    /// Until an answer closes it.
+    pub(crate) fn breaker_is_open(&self) -> bool {
+        self.breaker.open_until.is_some()
     }
 
     pub(crate) fn trouble(&self) -> Option<&str> {

@@ -73,16 +73,14 @@ fn nobody(pool: &Pool) -> SendReport {
 
 /// Everything to one endpoint, in order, batch by batch.
 async fn to_one(pool: Arc<Pool>, endpoint: Arc<Endpoint>, raw: Arc<[Sealed]>) -> Vec<SendReport> {
-    let report = |outcome, code, text, latency_ms| SendReport {
-        outcome,
-        endpoint: endpoint.name.to_string(),
-        code,
-        text,
-        latency_ms,
+    let report = |outcome, code, text, latency_ms| {
+        endpoint.judged(outcome);
+        SendReport { outcome, endpoint: endpoint.name.to_string(), code, text, latency_ms }
     };
     if let Err(failure) = endpoint.vet().await {
         // Not a byte was sent to it.
-        return vec![report(SendOutcome::Endpoint, None, Some(failure.to_string()), 0); raw.len()];
+        let text = failure.to_string();
+        return raw.iter().map(|_| report(SendOutcome::Endpoint, None, Some(text.clone()), 0)).collect();
     }
     let asks: Vec<_> =
         raw.iter().map(|sealed| Ask::new("eth_sendRawTransaction", json!([sealed.raw]))).collect();

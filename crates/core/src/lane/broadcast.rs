@@ -40,8 +40,9 @@ impl Lane {
                 continue;
             }
             let sealed = Sealed { raw: attempt.raw.clone(), hash: attempt.hash };
+            let again = attempt.hints.sends > 0;
             record.work.sending = true;
-            outgoing.push(Outgoing { slot: *slot, sealed });
+            outgoing.push(Outgoing { slot: *slot, sealed, again });
         }
         if !outgoing.is_empty() {
             plan.actions.push(Action::Send(outgoing));

@@ -18,7 +18,7 @@ use crate::attempt::Attempt;
 use crate::journal::Entry;
 use crate::transaction::{Reason, ReasonCode, Transaction, TxState};
 use crate::view::{BlockRef, Receipt, Standing};
-use crate::{ContentVersion, Millis, Slot, TxId};
+use crate::{ContentVersion, Millis, Slot, TxHash, TxId};
 
 /// A slot that has ended, in the block that ended it.
 #[derive(Debug)]
@@ -45,6 +45,21 @@ impl Kept {
 
     pub(super) fn contains(&self, slot: Slot) -> bool {
         self.slots.contains_key(&slot)
+    }
+
+    /// The slot's winner and its block, where it was one of ours.
+    pub(super) fn winner(&self, slot: Slot) -> Option<(TxHash, BlockRef)> {
+        let kept = self.slots.get(&slot)?;
+        Some((kept.tx.as_ref()?.status.won.as_ref()?.hash, kept.block))
+    }
+
+    pub(super) fn attempts(&self, slot: Slot) -> &[Attempt] {
+        self.slots.get(&slot).map_or(&[], |kept| &kept.attempts)
+    }
+
+    /// A transaction that ended in one of these slots.
+    pub(super) fn tx(&self, id: TxId) -> Option<&Transaction> {
+        self.slots.values().filter_map(|kept| kept.tx.as_ref()).find(|tx| tx.id == id)
     }
 
     pub(super) fn highest(&self) -> Option<Slot> {

@@ -11,11 +11,13 @@
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
 //! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
 //! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom,
-//! [`explain`] the sentences.
+//! [`explain`] the sentences, [`counts`] the numbers for
+//! gauges, [`alarm`] what must never happen.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
 mod after;
+mod alarm;
 mod allocate;
 mod broadcast;
 mod budget;
@@ -23,6 +25,7 @@ mod cancel_all;
 mod changes;
 mod check;
 mod command;
+mod counts;
 mod explain;
 mod fill;
 mod finish;
@@ -60,8 +63,10 @@ use crate::{
     CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
 };
 
+pub use alarm::Alarm;
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
+pub use counts::LaneCounts;
 pub use explain::Hold;
 pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
@@ -157,6 +162,8 @@ pub struct Proof {
 pub struct Outgoing {
     pub slot: Slot,
     pub sealed: Sealed,
+    /// These very bytes went out before.
+    pub again: bool,
 }
 
 /// What to do now, and when to think again if nothing happens.
@@ -312,6 +319,7 @@ pub struct Lane {
     /// That the account has too little was written down.
     funds_low: bool,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
+    alarms: alarm::Alarms,
     /// Days since 1970.
     day: u64,
 }
@@ -368,6 +376,7 @@ impl Lane {
             changes: changes::Changes::default(),
             funds_low: false,
             hold_noted: None,
+            alarms: alarm::Alarms::default(),
             day: 0,
         };
         lane.tell_day(now);

@@ -59,6 +59,8 @@ impl Desk {
         if let Err(broken) = self.lane.verify() {
             panic!("{broken}\n{:#?}", self.lane);
         }
+        let alarms = self.lane.take_alarms();
+        assert!(alarms.is_empty(), "an honest chain raises no alarm: {alarms:?}");
         if let Some(commit) = self.lane.take_commit(self.now) {
             if fate != CommitFate::NotDone {
                 let version = self.store.commit(commit, &self.settings).expect("the lane is owned");

@@ -136,6 +136,7 @@ impl Lane {
         if !counts {
             return;
         }
+        self.note_winner(&receipt);
         let Some(record) = self.by_hash.get(&receipt.hash).and_then(|slot| self.slots.get_mut(slot)) else {
             return;
         };

@@ -2,13 +2,15 @@
 //!
 //! Every call has a time limit of its own inside the adapter; an error never is a verdict on a transaction.
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::{B256, Bytes};
 use async_trait::async_trait;
 
 use super::signer::{Preimage, Signature};
 use crate::attempt::{Call, Draft, Sealed};
 use crate::fees::FeeQuote;
-use crate::outcome::SendReport;
+use crate::outcome::{SendOutcome, SendReport};
 use crate::request::Authorization;
 use crate::view::{Block, BlockRef, Receipt};
 use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
@@ -67,6 +69,10 @@ pub struct EndpointHealth {
     /// What it turned out not to do; done otherwise, or by another.
     pub lacks: Vec<&'static str>,
     pub latency_ms: Option<u64>,
+    /// It lost too many answers in a row and is left alone.
+    pub breaker_open: bool,
+    /// What it answered to sends since the start, counted by class.
+    pub answers: BTreeMap<SendOutcome, u64>,
     /// The newest trouble, in words.
     pub trouble: Option<String>,
 }

@@ -164,7 +164,7 @@ fn report(seen: &[Seen], as_json: bool) {
     }
     for seen in seen {
         println!(
-            "a node {}: its {} lanes work again after {:.2} s (the first) to {:.2} s (the last)",
+            "a node {}: lanes it had: {}; working again after {:.2} s (the first) to {:.2} s (the last)",
             word(seen.way),
             seen.lanes,
             seen.first.as_secs_f64(),

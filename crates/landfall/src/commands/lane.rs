@@ -7,8 +7,18 @@ use crate::cli::{Lane, LaneName};
 use crate::client::Client;
 use crate::output::{self, Colour, coloured, text};
 
-const HEADER: [&str; 9] =
-    ["chain", "signer", "next nonce", "chain count", "waiting", "in flight", "health", "owner", "token"];
+const HEADER: [&str; 10] = [
+    "chain",
+    "signer",
+    "next nonce",
+    "chain count",
+    "waiting",
+    "in flight",
+    "health",
+    "owner",
+    "since",
+    "token",
+];
 
 pub(crate) async fn run(command: Lane) -> Result<()> {
     match command {
@@ -73,7 +83,7 @@ async fn steer(name: &LaneName, verb: &str, body: Option<&Value>) -> Result<()> 
 fn row(lane: &Value) -> Vec<String> {
     let fields = ["chainId", "signer", "nextNonce", "chainCount", "waiting", "inFlight"];
     let mut row: Vec<String> = fields.iter().map(|field| text(lane, field)).collect();
-    row.extend([health(lane), text(lane, "owner.node"), text(lane, "token")]);
+    row.extend([health(lane), text(lane, "owner.node"), text(lane, "owner.since"), text(lane, "token")]);
     row
 }
 
@@ -101,5 +111,6 @@ fn show(lane: &Value) {
     line("in flight", format!("{} of {}", text(lane, "inFlight"), text(lane, "window")));
     line("returned", text(lane, "returned"));
     line("owner", format!("{} (session {})", text(lane, "owner.node"), text(lane, "owner.session")));
+    line("since", text(lane, "owner.since"));
     line("token", format!("{} (version {})", text(lane, "token"), text(lane, "version")));
 }

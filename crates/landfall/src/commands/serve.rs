@@ -11,7 +11,8 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     let node = Node::start(&config).await?;
     let address = node.address()?;
     for lane in node.lanes() {
-        tracing::info!(chain = %lane.chain, signer = %lane.signer, "lane configured");
+        let signer = node.shown(lane.signer);
+        tracing::info!(chain = %lane.chain, %signer, "lane configured");
     }
     tracing::info!(%address, store = %config.store.shown(), node = %config.node.name, "Landfall listens");
     // For people and scripts that wait for it; everything else goes to the log.

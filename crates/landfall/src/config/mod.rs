@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) node: Node,
     pub(crate) lease: Lease,
+    pub(crate) metrics: Metrics,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
 }
@@ -112,6 +113,12 @@ impl Default for Lease {
     fn default() -> Self {
         Self { duration_s: 10, renew_s: 3, skew_s: 1 }
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Metrics {
+    pub(crate) mask_signers: bool,
 }
 
 /// A chain: what is said of it here, and for the rest what is known of it by its id.

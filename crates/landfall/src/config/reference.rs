@@ -56,6 +56,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),
     key("lease.skew_s", "1", "How long before the end it stops acting."),
+    key(
+        "metrics.mask_signers",
+        "false",
+        "Show made-up names instead of signers' addresses in metrics and log lines; the API shows addresses.",
+    ),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
     key(
         "chain.rpc",
@@ -234,7 +239,7 @@ mod tests {
     fn the_example_parses_and_says_the_defaults() {
         let config = Config::parse(&example(), std::iter::empty()).unwrap();
         assert_eq!((config.server, config.store), Default::default());
-        assert_eq!((config.node, config.lease), Default::default());
+        assert_eq!((config.node, config.lease, config.metrics), Default::default());
         let minimal = "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:8545\"";
         assert_eq!(config.chain, Config::parse(minimal, std::iter::empty()).unwrap().chain);
     }

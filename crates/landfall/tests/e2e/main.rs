@@ -21,6 +21,7 @@ mod hostile;
 mod hostile_callers;
 mod kills;
 mod life;
+mod metrics;
 mod migrate;
 mod postgres;
 mod refusals;

@@ -3,6 +3,7 @@
 mod events;
 mod health;
 mod lanes;
+mod metrics;
 mod steer;
 mod tx;
 
@@ -39,6 +40,7 @@ pub(crate) fn router(app: App) -> Router {
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
+        .route("/metrics", get(metrics::page))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
         })

@@ -15,6 +15,9 @@ use super::{schema, tls};
 /// The oldest PostgreSQL that is used, as `server_version_num` has it.
 const OLDEST_SERVER: i32 = 130_000;
 
+/// How often the first connection is tried when there is no answer.
+const CONNECT_TRIES: u32 = 5;
+
 /// How the adapter uses the database.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -163,7 +166,15 @@ pub(super) async fn reach(
     options: &Options,
 ) -> Result<Connection, OpenError> {
     let place = without_password(url);
-    let connection = connections.get().await.map_err(|fault| unreachable_as(fault, &place))?;
+    let mut connection = connections.get().await;
+    // The limits of a connection come from the lease, and may be short for a machine that is just starting everything.
+    for _ in 1..CONNECT_TRIES {
+        if !matches!(connection, Err(Fault::Lost(_))) {
+            break;
+        }
+        connection = connections.get().await;
+    }
+    let connection = connection.map_err(|fault| unreachable_as(fault, &place))?;
     let db = connection.db().map_err(OpenError::of)?;
     check_server(db, &place).await?;
     let prepared = schema::prepare(db, &options.schema).await;

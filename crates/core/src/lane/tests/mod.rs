@@ -3,12 +3,14 @@
 
 mod admit;
 mod after;
+mod alarm;
 mod allocate;
 mod broadcast;
 mod budget;
 mod cancel_all;
 mod check;
 mod command;
+mod counts;
 mod delegate;
 mod explain;
 mod fill;

@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) store: &'static str,
     /// The seconds of a lease, its renewal and its skew.
     pub(crate) lease: (u64, u64, u64),
+    /// Which log lines are written.
+    pub(crate) log: &'static str,
 }
 
 impl Default for Settings {
@@ -53,6 +55,7 @@ impl Default for Settings {
             store_url: "sqlite://landfall.db".to_owned(),
             store: "",
             lease: (10, 3, 1),
+            log: "info",
         }
     }
 }
@@ -102,6 +105,7 @@ pub(crate) struct Server {
     pub(crate) api: Api,
     folder: TempDir,
     signers: usize,
+    log: &'static str,
     child: Option<Child>,
 }
 
@@ -120,7 +124,7 @@ impl Server {
         let port = free_port();
         std::fs::write(folder.path().join("landfall.toml"), settings.toml(port, rpc)).unwrap();
         let api = Api::at(&format!("http://127.0.0.1:{port}"));
-        Self { api, folder, signers: settings.signers, child: None }
+        Self { api, folder, signers: settings.signers, log: settings.log, child: None }
     }
 
     /// Starts the process, on what an earlier one left behind.
@@ -128,6 +132,7 @@ impl Server {
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = program(self.folder.path());
         command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
+        command.env("LANDFALL_LOG", self.log);
         for n in 0..self.signers {
             command.env(format!("KEY_{n}"), account(n).key.to_string());
         }
