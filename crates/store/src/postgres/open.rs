@@ -47,6 +47,8 @@ pub enum OpenError {
          connect, or correct store.url"
     )]
     Unreachable { place: String, detail: String },
+    #[error("there is no TLS connection to the database at {place} ({detail}). {}", tls::advice(.detail))]
+    Tls { place: String, detail: String },
     #[error(
         "the database at {place} does not let this user in ({detail}). Correct the user and password in store.url, or the \
          server's pg_hba.conf"
@@ -196,7 +198,12 @@ fn not_allowed(error: OpenError, place: String, schema: &str) -> OpenError {
 fn unreachable_as(fault: Fault, place: &str) -> OpenError {
     let place = place.to_owned();
     let Fault::Sql(error) = &fault else {
-        return OpenError::Unreachable { place, detail: fault_text(fault) };
+        let detail = fault_text(fault);
+        return if tls::is_cause(&detail) {
+            OpenError::Tls { place, detail }
+        } else {
+            OpenError::Unreachable { place, detail }
+        };
     };
     let detail = plain(error);
     match error.code() {
@@ -210,6 +217,7 @@ fn unreachable_as(fault: Fault, place: &str) -> OpenError {
         Some(_) => OpenError::Failed(fault.to_string()),
         // The driver's own refusals, such as a password that is needed and missing.
         None if detail.contains("password") => OpenError::Login { place, detail },
+        None if tls::is_cause(&detail) => OpenError::Tls { place, detail },
         None => OpenError::Unreachable { place, detail },
     }
 }

@@ -47,12 +47,47 @@ pub(super) fn wanted(url: &str) -> Result<Wanted, String> {
             Some(("sslmode", _)) => {
                 return Err("sslmode is one of disable, prefer, require and verify-full".to_owned());
             }
-            Some(("sslrootcert", file)) => roots = Some(file.replace("%2F", "/").replace("%2f", "/")),
+            Some(("sslrootcert", file)) => roots = Some(decoded(file)?),
             Some(_) | None => kept.push(pair),
         }
     }
     let url = if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) };
     Ok(Wanted { url, verify, roots })
+}
+
+/// The text behind `%2F` and the like.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    let bad = || format!("{text} has a % without two digits behind it, or is not UTF-8");
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).ok_or_else(bad)?;
+        bytes.push(u8::from_str_radix(code, 16).map_err(|_| bad())?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+/// Does the driver say that TLS is why there is no connection?
+pub(super) fn is_cause(detail: &str) -> bool {
+    detail.contains("TLS handshake")
+}
+
+/// What to do about it.
+pub(super) fn advice(detail: &str) -> &'static str {
+    if detail.contains("does not support TLS") {
+        "The URL asks for TLS, so nothing is sent without it. Turn on ssl in PostgreSQL's settings, or say sslmode=disable \
+         if nobody can listen on the way there"
+    } else if detail.contains("NotValidForName") || detail.contains("not valid for name") {
+        "The server's certificate is for another host. Use the host's name that it has, or give the server one for this name"
+    } else if detail.contains("UnknownIssuer") {
+        "Nobody who is trusted here has signed the server's certificate. Name the file of whoever did with \
+         sslrootcert=/path/to/ca.pem in the URL"
+    } else if detail.contains("Expired") || detail.contains("expired") {
+        "The server's certificate has expired, or a clock is wrong. Give the server a new one"
+    } else {
+        "Look at PostgreSQL's log, and at sslmode and sslrootcert in the URL"
+    }
 }
 
 /// Makes connections secure.
@@ -222,6 +257,11 @@ mod tests {
             assert_eq!((wanted.url.as_str(), wanted.verify, wanted.roots.as_deref()), (left, verify, roots));
         }
         assert!(wanted("postgres://db/x?sslmode=verify-ca").is_err());
+        let spaced = wanted("postgres://db/x?sslrootcert=/my%20files/c%C3%A4.pem").unwrap();
+        assert_eq!(spaced.roots.as_deref(), Some("/my files/cä.pem"));
+        for bad in ["%", "%2", "%zz", "%ff", "%é"] {
+            assert!(wanted(&format!("postgres://db/x?sslrootcert={bad}")).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -5,11 +5,9 @@ use std::time::Duration;
 use landfall_core::Token;
 use landfall_core::ports::store::{Acquired, Leases, Reads};
 
-use super::{raw, until_ended};
+use super::{end, raw};
 use crate::fixtures::*;
 use crate::world::Database;
-
-const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 async fn a_lane_is_taken_over_once_its_owners_session_has_ended() {
@@ -20,8 +18,7 @@ async fn a_lane_is_taken_over_once_its_owners_session_has_ended() {
     admit_new(&one, request(lane(1), 1)).await;
     let old = acquire(&one, lane(1), 1).await;
     assert!(matches!(two.acquire(lane(1), session(2)).await.unwrap(), Acquired::HeldBy { .. }));
-    assert!(one.renew_session(session(1), SHORT).await.unwrap());
-    until_ended(&raw(&database).await, session(1)).await;
+    end(&raw(&database).await, session(1)).await;
     assert_eq!(two.lane(lane(1)).await.unwrap().unwrap().owner, None, "nobody owns it any more");
     assert!(is_fenced(&commit(&one, bind(lane(1), old, 0, 1, 0)).await), "its owner may not write either");
     assert!(!one.renew_session(session(1), LEASE).await.unwrap(), "too late");
@@ -52,12 +49,19 @@ async fn a_renewal_that_waits_for_a_takeover_finds_its_session_gone() {
 async fn one_renewal_prolongs_every_lane_of_the_session() {
     let database = Database::new();
     let (one, two) = (database.open().await, database.open().await);
-    one.open_session(session(1), "node-1", SHORT).await.unwrap();
+    one.open_session(session(1), "node-1", LEASE).await.unwrap();
     two.open_session(session(2), "node-2", LEASE).await.unwrap();
     for n in 1..=20 {
         acquire(&one, lane(n), 1).await;
-        assert!(one.renew_session(session(1), LEASE).await.unwrap());
     }
+    assert!(one.renew_session(session(1), Duration::from_secs(3_600)).await.unwrap());
+    let rest =
+        "SELECT count(*) = 1 AND bool_and(ends_at > clock_timestamp() + interval '30 minutes') FROM session
+         WHERE node = 'node-1'";
+    assert!(
+        raw(&database).await.query_one(rest, &[]).await.unwrap().get::<_, bool>(0),
+        "one row for all of them"
+    );
     for n in 1..=20 {
         assert!(matches!(two.acquire(lane(n), session(2)).await.unwrap(), Acquired::HeldBy { .. }));
     }
@@ -89,13 +93,12 @@ async fn a_session_that_ends_while_it_waits_for_a_lane_does_not_get_it() {
     store.release(lane(1), session(1), token).await.unwrap();
     let busy = raw(&database).await;
     busy.batch_execute("BEGIN; SELECT 1 FROM lane FOR UPDATE").await.unwrap();
-    assert!(store.renew_session(session(1), SHORT).await.unwrap());
     let late = store.clone();
     let acquiring = tokio::spawn(async move { late.acquire(lane(1), session(1)).await });
     let watch = raw(&database).await;
     super::until_waiting(&watch, "lane").await;
     // By `now()`, which stands still from BEGIN on, it would still live.
-    until_ended(&watch, session(1)).await;
+    end(&watch, session(1)).await;
     busy.batch_execute("COMMIT").await.unwrap();
     acquiring.await.unwrap().unwrap_err();
     assert_eq!(store.load_lane(lane(1)).await.unwrap().token, token, "nobody took it");

@@ -115,16 +115,21 @@ async fn tls_is_used_where_it_is_offered_and_checked_where_the_url_asks_for_it()
         .await;
     }
     // Nobody whom this machine trusts has signed it; and it is not for another name.
-    for more in [
-        "?sslmode=verify-full".to_owned(),
-        format!("?sslmode=verify-full&sslrootcert={root}&hostaddr=127.0.0.1"),
+    let other = url.replace("@127.0.0.1", "@db.example");
+    for (url, more, advice) in [
+        (&url, "?sslmode=verify-full".to_owned(), "sslrootcert=/path"),
+        (&other, format!("?sslmode=verify-full&sslrootcert={root}&hostaddr=127.0.0.1"), "for another host"),
     ] {
-        let url =
-            if more.contains("hostaddr") { url.replace("@127.0.0.1", "@db.example") } else { url.clone() };
-        let error = refused(&format!("{url}{more}")).await.to_string();
-        assert!(error.contains("certificate"), "{error}");
+        let error = refused(&format!("{url}{more}")).await;
+        assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("certificate") && text.contains(advice), "{text}");
     }
+    // One that speaks no TLS gets neither user nor password.
     let plain = Database::new();
-    let error = refused(&format!("{}?sslmode=require", plain.url)).await.to_string();
-    assert!(error.contains("TLS"), "{error}");
+    for mode in ["require", "verify-full"] {
+        let error = refused(&format!("{}?sslmode={mode}", plain.url)).await;
+        assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
+        assert!(error.to_string().contains("Turn on ssl"), "{error}");
+    }
 }
