@@ -59,6 +59,14 @@ pub(crate) enum Command {
         after_help = "Examples:\n  landfall sim --seeds 200\n  landfall sim --seed 17\n  landfall sim --teeth"
     )]
     Sim(Sim),
+    /// Move a store from an SQLite file to PostgreSQL, with everything that is under way.
+    #[command(after_help = "Examples:\n  \
+        landfall migrate --from sqlite://landfall.db --to postgres://landfall:…@db/landfall\n  \
+        landfall migrate --from sqlite://landfall.db --to postgres://… --dry-run\n  \
+        landfall migrate --from sqlite://landfall.db --abandon\n\n\
+        Stop the server first. Whatever interrupts it, run it again: it goes on where it was. When it is done, set store.url \
+        to the new database and start the server; it refuses to start on the file. docs/migrate.md says more.")]
+    Migrate(Migrate),
     /// Print a commented configuration file.
     #[command(after_help = "Example:\n  landfall config > landfall.toml")]
     Config {
@@ -85,6 +93,25 @@ pub(crate) struct Serve {
     /// The configuration file.
     #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
     pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// The file that is moved, such as sqlite://landfall.db.
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
+    /// The empty database it is moved to, such as postgres://user:password@host/database.
+    #[arg(long, value_name = "URL", env = "LANDFALL_MIGRATE_TO", required_unless_present = "abandon")]
+    pub(crate) to: Option<String>,
+    /// Say what would be moved, and whether it can be. The tables are made; nothing is moved.
+    #[arg(long, conflicts_with = "abandon")]
+    pub(crate) dry_run: bool,
+    /// Give up a move that is not finished: the file is served again.
+    #[arg(long)]
+    pub(crate) abandon: bool,
+    /// The result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

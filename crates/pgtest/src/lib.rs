@@ -37,6 +37,8 @@ pub struct Settings {
     /// Sync every commit to disk. Off where only the behaviour counts: it is much quicker, and outlives a killed
     /// server, though not a killed machine.
     pub fsync: bool,
+    /// Offer TLS, with a certificate that the server signed itself, for 127.0.0.1.
+    pub tls: bool,
     /// More settings of the server, by name.
     pub more: Vec<(String, String)>,
 }
@@ -78,9 +80,44 @@ impl Cluster {
         ]);
         initdb.arg("--pwfile").arg(&secret).arg("--pgdata").arg(cluster.data());
         run(&mut initdb)?;
+        if cluster.settings.tls {
+            cluster.certify()?;
+        }
         cluster.configure(&[])?;
         cluster.go()?;
         Ok(cluster)
+    }
+
+    /// Makes the server's key and certificate, with the program that Debian's PostgreSQL brings along.
+    fn certify(&self) -> Result<()> {
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+        ]);
+        openssl.args([
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ]);
+        openssl.arg("-keyout").arg(self.data().join("server.key")).arg("-out").arg(self.certificate());
+        openssl.current_dir(self.folder.path()).stdin(Stdio::null());
+        self.as_user(&mut openssl);
+        run(&mut openssl)
+    }
+
+    /// The certificate of a server that offers TLS.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.data().join("server.crt")
     }
 
     fn folder(settings: Settings) -> Result<Self> {
@@ -165,7 +202,8 @@ impl Cluster {
             self.port
         );
         let given = self.settings.more.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in given.chain(more.iter().copied()) {
+        let secure = self.settings.tls.then_some(("ssl", "on"));
+        for (name, value) in given.chain(secure).chain(more.iter().copied()) {
             text.push_str(&format!("{name} = '{value}'\n"));
         }
         let file = self.data().join("landfall.conf");

@@ -6,7 +6,7 @@
 //!
 //! An adapter knows the port and nothing else of Landfall. It decides nothing about transactions: what a commit says
 //! is stored whole, or refused. The few rules that do not depend on where rows live are in `rules.rs`, so that the
-//! adapters cannot drift apart. [`faulty`] wraps any store and makes its commits fail or lose their answers.
+//! adapters cannot drift apart. [`moving`] moves a store from a file to PostgreSQL. [`faulty`] wraps any store and makes its commits fail or lose their answers.
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod archive;
@@ -14,6 +14,8 @@ mod archive;
 mod columns;
 pub mod faulty;
 pub mod memory;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+pub mod moving;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod rules;

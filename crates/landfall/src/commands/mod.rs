@@ -9,6 +9,7 @@ mod failover;
 mod hostile;
 mod key;
 mod lane;
+mod migrate;
 mod rig;
 mod serve;
 mod sim;
@@ -33,6 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Lane(command) => lane::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
         Command::Key(command) => key::run(command)?,
+        Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),
         Command::Config { markdown: false } => print!("{}", reference::example()),
     }

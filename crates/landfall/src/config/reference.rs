@@ -50,7 +50,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "store.url",
         "\"sqlite://landfall.db\"",
-        "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes.",
+        "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes, with ?sslmode=verify-full for checked TLS.",
     ),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
     key(

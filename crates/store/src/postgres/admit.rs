@@ -67,8 +67,13 @@ impl Known {
     }
 
     /// What an admission amounts to, if its key or id is known. `again`: it was tried before and may have landed, so
-    /// what stands under its own id is its own work.
-    pub(super) fn answer(&self, new: &NewTransaction, again: bool) -> Option<Result<Admission, Fault>> {
+    /// what stands under its own id is its own work. What came later than this one does not count.
+    pub(super) fn answer(
+        &self,
+        new: &NewTransaction,
+        again: bool,
+        is_later: impl Fn(&Transaction) -> bool,
+    ) -> Option<Result<Admission, Fault>> {
         let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
         let replay = |existing: &Transaction| {
             if again && existing.id == new.id {
@@ -77,7 +82,7 @@ impl Known {
                 Admission::Replay(existing.clone())
             }
         };
-        if let Some(existing) = key.and_then(|key| self.by_key.get(&key)) {
+        if let Some(existing) = key.and_then(|key| self.by_key.get(&key)).filter(|tx| !is_later(tx)) {
             return Some(Ok(if rules::asks_the_same(existing, new) {
                 replay(existing)
             } else {

@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 
 /// Why a write or a read did not do its work.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The database refused a statement; the connection is good.
     #[error("{}", sentence(.0))]
     Sql(tokio_postgres::Error),

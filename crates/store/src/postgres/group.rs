@@ -434,7 +434,9 @@ async fn admissions(
         if inserted.contains(ord) {
             return Ok(Admission::New(Transaction { ..rules::admitted(new, QueueOrder(*ord)) }));
         }
-        known.answer(new, batch.again).unwrap_or_else(|| {
+        // A later one of this group may have taken the key, because this one could not: its id is another's.
+        let is_later = |tx: &Transaction| tx.order.0 > *ord && inserted.contains(&tx.order.0);
+        known.answer(new, batch.again, is_later).unwrap_or_else(|| {
             Err(Fault::corrupt("tx", format!("{} is refused as known but cannot be found", new.id)))
         })
     };
@@ -462,7 +464,7 @@ async fn resolve_lanes(
         let answer = if found.contains_key(&new.lane) {
             None
         } else {
-            stayed.answer(new).or_else(|| known.answer(new, batch.again))
+            stayed.answer(new).or_else(|| known.answer(new, batch.again, |_| false))
         };
         match answer {
             None => true,

@@ -13,6 +13,7 @@ use landfall_core::{LaneId, SessionId, Token};
 
 use super::error::Fault;
 use super::lanes::LaneNumbers;
+use super::moved_in;
 use super::rows::{self, bits, number};
 use crate::rules;
 
@@ -25,6 +26,13 @@ pub(super) async fn open_session(
     lasting: Duration,
 ) -> Result<(), Fault> {
     db.batch_execute("BEGIN").await?;
+    // Under the lock that a move takes for itself: whichever comes first, the other one sees it.
+    db.query("SELECT 1 FROM landfall_schema FOR SHARE", &[]).await?;
+    if let Some(source) = moved_in::unfinished(db).await? {
+        return Err(Fault::Refused(format!(
+            "the database is being filled from {source}; no server works on it"
+        )));
+    }
     give_back_all(db, namespace, session).await?;
     let insert = db
         .prepare_cached(

@@ -3,11 +3,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `open` | reaching the database, and what is said when it cannot be used |
-//! | `pool` | connections, and how long anything may take |
+//! | `pool`, `tls` | connections, how long anything may take, and how secure they are |
 //! | `schema`, `migrations/` | tables and their versions |
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
 //! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
+//! | `moved_in`, `fill` | a store that is moved in from a file |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! What it relies on, of any database that speaks PostgreSQL's language: row locks that are held to the commit, and
@@ -18,16 +19,20 @@ mod admit;
 mod archive;
 mod commit;
 mod error;
+#[cfg(feature = "sqlite")]
+pub(crate) mod fill;
 mod forget;
 mod group;
 mod lanes;
 mod leases;
+pub(crate) mod moved_in;
 mod open;
 mod pool;
 mod reads;
 mod rows;
 mod schema;
 mod small;
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,9 +83,7 @@ impl fmt::Debug for Postgres {
 impl Postgres {
     /// Connects to the database that a `postgres://` URL names, brings its schema up to date and enters a namespace.
     pub async fn open(url: &str, namespace: &Namespace, options: &Options) -> Result<Self, OpenError> {
-        let config = open::config_of(url)?;
-        let connections = Connections::new(config, options)
-            .map_err(|error| OpenError::BadUrl { url: without_password(url), detail: error.to_string() })?;
+        let connections = open::connections_of(url, options)?;
         let namespace = open::open(&connections, url, namespace, options).await?;
         let place = without_password(url);
         let numbers = LaneNumbers::default();

@@ -8,8 +8,9 @@ use landfall_core::ports::store;
 use tokio_postgres::error::SqlState;
 
 use super::error::{Fault, plain};
-use super::pool::Connections;
-use super::schema;
+use super::moved_in;
+use super::pool::{Connection, Connections};
+use super::{schema, tls};
 
 /// The oldest PostgreSQL that is used, as `server_version_num` has it.
 const OLDEST_SERVER: i32 = 130_000;
@@ -46,6 +47,8 @@ pub enum OpenError {
          connect, or correct store.url"
     )]
     Unreachable { place: String, detail: String },
+    #[error("there is no TLS connection to the database at {place} ({detail}). {}", tls::advice(.detail))]
+    Tls { place: String, detail: String },
     #[error(
         "the database at {place} does not let this user in ({detail}). Correct the user and password in store.url, or the \
          server's pg_hba.conf"
@@ -73,6 +76,11 @@ pub enum OpenError {
          It was upgraded by a newer Landfall. Use that one, or restore a backup from before the upgrade"
     )]
     NewerSchema { found: i32, known: i32 },
+    #[error(
+        "the database at {place} is being filled from {origin}, and that was not finished, so no server starts on it. Run \
+         the same `landfall migrate` again to finish it"
+    )]
+    HalfFilled { place: String, origin: String },
     #[error("the database cannot be opened: {0}")]
     Failed(String),
 }
@@ -125,6 +133,15 @@ pub(super) fn config_of(url: &str) -> Result<tokio_postgres::Config, OpenError> 
     Ok(config)
 }
 
+/// The connections that a URL asks for; none is made yet.
+pub(super) fn connections_of(url: &str, options: &Options) -> Result<Connections, OpenError> {
+    let bad = |detail: String| OpenError::BadUrl { url: without_password(url), detail };
+    let wanted = tls::wanted(url).map_err(bad)?;
+    let config = config_of(&wanted.url)?;
+    let secure = tls::Tls::of(&wanted).map_err(bad)?;
+    Connections::new(config, secure, options).map_err(|error| bad(error.to_string()))
+}
+
 /// Connects, checks the server and brings the schema; answers the namespace's number.
 pub(super) async fn open(
     connections: &Connections,
@@ -132,6 +149,24 @@ pub(super) async fn open(
     namespace: &Namespace,
     options: &Options,
 ) -> Result<i64, OpenError> {
+    let connection = reach(connections, url, options).await?;
+    let db = connection.db().map_err(OpenError::of)?;
+    let place = without_password(url);
+    if let Some(origin) = moved_in::unfinished(db).await.map_err(OpenError::of)? {
+        return Err(OpenError::HalfFilled { place, origin });
+    }
+    let id = enter(db, namespace).await.map_err(OpenError::of);
+    let id = id.map_err(|error| not_allowed(error, place, &options.schema))?;
+    connection.give_back();
+    Ok(id)
+}
+
+/// A connection to a server that can be used, with the newest schema.
+pub(super) async fn reach(
+    connections: &Connections,
+    url: &str,
+    options: &Options,
+) -> Result<Connection, OpenError> {
     let place = without_password(url);
     let mut connection = connections.get().await;
     // The limits of a connection come from the lease, and may be short for a machine that is just starting everything.
@@ -144,24 +179,31 @@ pub(super) async fn open(
     let connection = connection.map_err(|fault| unreachable_as(fault, &place))?;
     let db = connection.db().map_err(OpenError::of)?;
     check_server(db, &place).await?;
-    let not_allowed = |error: OpenError| match error {
+    let prepared = schema::prepare(db, &options.schema).await;
+    prepared.map_err(|error| not_allowed(error, place, &options.schema))?;
+    Ok(connection)
+}
+
+fn not_allowed(error: OpenError, place: String, schema: &str) -> OpenError {
+    match error {
         OpenError::Failed(detail)
             if detail.contains("permission denied") || detail.contains("may not do") =>
         {
-            OpenError::NotAllowed { place: place.clone(), schema: options.schema.clone(), detail }
+            OpenError::NotAllowed { place, schema: schema.to_owned(), detail }
         }
         other => other,
-    };
-    schema::prepare(db, &options.schema).await.map_err(not_allowed)?;
-    let id = enter(db, namespace).await.map_err(OpenError::of).map_err(not_allowed)?;
-    connection.give_back();
-    Ok(id)
+    }
 }
 
 fn unreachable_as(fault: Fault, place: &str) -> OpenError {
     let place = place.to_owned();
     let Fault::Sql(error) = &fault else {
-        return OpenError::Unreachable { place, detail: fault_text(fault) };
+        let detail = fault_text(fault);
+        return if tls::is_cause(&detail) {
+            OpenError::Tls { place, detail }
+        } else {
+            OpenError::Unreachable { place, detail }
+        };
     };
     let detail = plain(error);
     match error.code() {
@@ -175,6 +217,7 @@ fn unreachable_as(fault: Fault, place: &str) -> OpenError {
         Some(_) => OpenError::Failed(fault.to_string()),
         // The driver's own refusals, such as a password that is needed and missing.
         None if detail.contains("password") => OpenError::Login { place, detail },
+        None if tls::is_cause(&detail) => OpenError::Tls { place, detail },
         None => OpenError::Unreachable { place, detail },
     }
 }

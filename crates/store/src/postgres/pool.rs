@@ -12,10 +12,10 @@ use deadpool_postgres::{
 };
 use landfall_core::ports::store;
 use tokio::time::timeout;
-use tokio_postgres::NoTls;
 
 use super::error::Fault;
 use super::open::Options;
+use super::tls::Tls;
 
 /// How often work that may be repeated is tried on another connection.
 const TRIES: u32 = 3;
@@ -52,6 +52,7 @@ pub(super) struct Connection(Option<Object>);
 impl Connections {
     pub(super) fn new(
         mut config: tokio_postgres::Config,
+        tls: Tls,
         options: &Options,
     ) -> Result<Self, deadpool_postgres::BuildError> {
         let limits = Limits::of(options.lease);
@@ -72,7 +73,7 @@ impl Connections {
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
         });
         let manager =
-            Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)

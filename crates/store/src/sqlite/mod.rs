@@ -7,6 +7,7 @@
 //! | `writer`, `scope` | the thread that writes, and what a write works in |
 //! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
+//! | `moved` | whether the store was moved to another database |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! The write-ahead log is synced by every commit, so what was answered is on disk. Leases need no clock: the file's
@@ -19,6 +20,7 @@ mod error;
 mod forget;
 mod group;
 mod leases;
+pub(crate) mod moved;
 mod open;
 mod readers;
 mod reads;

@@ -11,6 +11,7 @@ use landfall_core::Namespace;
 use landfall_core::ports::store;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
+use super::moved;
 use super::schema::{self, Identity};
 use super::scope::LaneKeys;
 use super::writer::WriteSide;
@@ -78,6 +79,18 @@ pub enum OpenError {
          again", .file.display()
     )]
     DiskFull { file: PathBuf, detail: String },
+    #[error(
+        "the database {} is being moved to {place}, and that was not finished, so no server starts on it. Run the same \
+         `landfall migrate` again to finish it, or with --abandon to stay with this file", .file.display()
+    )]
+    Moving { file: PathBuf, place: String },
+    #[error(
+        "the database {} was moved to {place} and is not used any more: what goes on there would be sent from here a \
+         second time. Set store.url to that database", .file.display()
+    )]
+    Moved { file: PathBuf, place: String },
+    #[error("there is no database {}. Correct the path", .file.display())]
+    Missing { file: PathBuf },
     #[error("the database {} cannot be opened: {detail}. Nothing in it was changed", .file.display())]
     Failed { file: PathBuf, detail: String },
 }
@@ -98,6 +111,15 @@ pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
 
 /// Opens the file for writing, alone, at the newest schema.
 pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Result<WriteSide, OpenError> {
+    let (mut db, lock) = open_alone(file, options)?;
+    let known = |error: rusqlite::Error| from_sql(file, &error);
+    moved::refuse_if_moved(&db, file)?;
+    let namespace = enter(&mut db, namespace).map_err(known)?;
+    Ok(WriteSide { db, namespace, known: LaneKeys::new(), lock })
+}
+
+/// The file under its locks, at the newest schema.
+pub(super) fn open_alone(file: &Path, options: &Options) -> Result<(Connection, Locks), OpenError> {
     let file = resolve(file)?;
     let lock = Locks::take(&file)?;
     let known = |error: rusqlite::Error| from_sql(&file, &error);
@@ -107,8 +129,7 @@ pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Res
     let version = check(&db, &file)?;
     tune_writer(&db, options).map_err(known)?;
     schema::migrate(&mut db, version).map_err(known)?;
-    let namespace = enter(&mut db, namespace).map_err(known)?;
-    Ok(WriteSide { db, namespace, known: LaneKeys::new(), lock })
+    Ok((db, lock))
 }
 
 /// The file's real name, so that two names of one file meet at one lock.
@@ -261,7 +282,7 @@ fn from_io(file: &Path, error: &io::Error) -> OpenError {
     }
 }
 
-fn from_sql(file: &Path, error: &rusqlite::Error) -> OpenError {
+pub(super) fn from_sql(file: &Path, error: &rusqlite::Error) -> OpenError {
     let file = file.to_owned();
     let detail = error.to_string();
     match error.sqlite_error_code() {

@@ -8,8 +8,11 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: i32 = 0x4c4e_4446;
 
 /// Every schema change there ever was; number n makes version n.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_kept.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_kept.sql"),
+    include_str!("migrations/0003_moved.sql"),
+];
 
 /// The version this program writes.
 pub(super) fn newest() -> u32 {

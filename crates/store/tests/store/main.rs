@@ -6,6 +6,7 @@
 //! - `archive`: a chain that was started over is put away, on stores that outlive a process.
 //! - `sqlite/`: what only a file can go through.
 //! - `postgres/`: what only a database that many processes share can go through; a proxy in between breaks connections.
+//! - `moving`: from a file to a database, killed at every step.
 //! - `memory`: what only the memory adapter offers: expiry by a clock, and backups.
 //!
 //! An adapter joins the suite by a line in `adapters!` and a way to open it in `world`.
@@ -17,6 +18,7 @@ mod archive;
 mod cases;
 mod fixtures;
 mod memory;
+mod moving;
 mod postgres;
 mod sqlite;
 mod world;

@@ -141,3 +141,14 @@ pub(crate) async fn transactions_are_first_in_first_out(world: World) {
     assert_eq!(ids(&waiting), [5, 3, 9, 2].map(tx_id));
     assert!(waiting.is_sorted_by_key(|tx| tx.order));
 }
+
+pub(crate) async fn one_that_is_refused_is_no_replay_of_a_later_one(world: World) {
+    let store = world.store();
+    admit_new(store, request(lane(1), 1)).await;
+    // Both bring the same key; the first has an id that stands for another request.
+    let later = keyed(lane(1), 2, "a");
+    let group = vec![Write::Admit(Box::new(retried(&later, 1))), Write::Admit(Box::new(later.clone()))];
+    let mut answers = store.write(group).await;
+    assert!(matches!(admission(answers.pop().unwrap()), Admission::New(tx) if tx.id == later.id));
+    assert!(is_failed(&answers[0]), "{:?}", answers[0]);
+}

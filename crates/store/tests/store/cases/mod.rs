@@ -11,7 +11,7 @@ mod lost;
 mod spaces;
 mod work;
 
-pub(crate) use spaces::everything;
+pub(crate) use spaces::{everything, fill};
 
 /// Makes a test of every case for every adapter.
 macro_rules! suite {
@@ -49,6 +49,7 @@ suite! {
         an_admission_repeated_after_a_lost_answer_is_the_same_transaction,
         an_id_that_stands_for_another_request_is_refused,
         a_key_repeated_in_one_group_is_a_replay_of_the_first,
+        one_that_is_refused_is_no_replay_of_a_later_one,
         a_hundred_concurrent_admissions_of_one_key_make_one_row,
         a_key_is_taken_for_ever_even_after_its_transaction_ended,
         transactions_are_first_in_first_out;

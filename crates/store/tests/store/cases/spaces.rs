@@ -27,7 +27,8 @@ pub(crate) async fn everything(store: &dyn Store) -> String {
     text
 }
 
-async fn fill(store: &dyn Store) -> Token {
+/// A lane with something of everything in it.
+pub(crate) async fn fill(store: &dyn Store) -> Token {
     for n in 1..=4 {
         admit_new(store, keyed(lane(1), n, &format!("key-{n}"))).await;
     }

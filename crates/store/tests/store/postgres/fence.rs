@@ -8,13 +8,10 @@ use landfall_core::{LaneVersion, Token};
 use landfall_store::Postgres;
 
 use super::proxy::{Proxy, Trap};
-use super::{raw, until_ended, until_waiting};
+use super::{end, raw, until_waiting};
 use crate::cases::everything;
 use crate::fixtures::*;
 use crate::world::Database;
-
-/// Long enough to acquire a lane and begin a write, short enough to wait for its end.
-const SHORT: Duration = Duration::from_millis(600);
 
 /// Transaction 1 waits in lane 1, which the old owner (session 1) has through a proxy. The new one (session 2) is
 /// there as well.
@@ -39,7 +36,6 @@ async fn probe() -> Probe {
     old.open_session(session(1), "old", Duration::from_secs(60)).await.unwrap();
     let token = acquire(&old, lane(1), 1).await;
     commit(&old, turn(lane(1), token, 0)).await.unwrap();
-    assert!(old.renew_session(session(1), SHORT).await.unwrap());
     Probe { database, proxy, old, new, token }
 }
 
@@ -51,7 +47,7 @@ async fn a_takeover_between_statement_and_commit_waits_and_finds_what_was_commit
     let writing = tokio::spawn(async move { (commit(&old, bind(lane(1), token, 1, 1, 0)).await, old) });
     proxy.sprung().await;
     // The session ends while the commit is on its way, and somebody else wants the lane.
-    until_ended(&raw, session(1)).await;
+    end(&raw, session(1)).await;
     let taking = tokio::spawn(async move { (acquire(&new, lane(1), 2).await, new) });
     until_waiting(&raw, "lane").await;
     proxy.let_go();
@@ -68,9 +64,23 @@ async fn a_takeover_between_statement_and_commit_waits_and_finds_what_was_commit
 
 #[tokio::test]
 async fn a_write_that_waits_for_a_takeover_is_refused_when_it_gets_the_row() {
-    let Probe { database, proxy: _proxy, old, new, token } = probe().await;
+    let probe = probe().await;
+    end(&raw(&probe.database).await, session(1)).await;
+    refused_after_waiting(probe).await;
+}
+
+#[tokio::test]
+async fn a_write_that_waits_while_a_lane_that_was_given_back_is_taken_is_refused() {
+    // Here the old owner's session lives, and the lane's row names none: only the token is against it.
+    let probe = probe().await;
+    probe.old.release(lane(1), session(1), probe.token).await.unwrap();
+    refused_after_waiting(probe).await;
+}
+
+/// The old owner writes while a takeover has the lane's row, and goes on when that has committed.
+async fn refused_after_waiting(probe: Probe) {
+    let Probe { database, proxy: _proxy, old, new, token } = probe;
     let raw = raw(&database).await;
-    until_ended(&raw, session(1)).await;
     // A takeover as the adapter makes it, stopped before its commit.
     raw.batch_execute(&format!(
         "BEGIN; SELECT 1 FROM lane FOR UPDATE; UPDATE lane SET token = token + 1, session = '{}'",
@@ -98,7 +108,7 @@ async fn a_write_that_began_before_its_session_ended_is_refused_after_a_takeover
     proxy.set("BEGIN ISOLATION LEVEL READ COMMITTED", Trap::HoldNext);
     let writing = tokio::spawn(async move { commit(&old, bind(lane(1), token, 1, 1, 0)).await });
     proxy.sprung().await;
-    until_ended(&raw, session(1)).await;
+    end(&raw, session(1)).await;
     let taken = acquire(&new, lane(1), 2).await;
     assert_eq!(taken, Token(token.0 + 1));
     let before = everything(&new).await;
@@ -116,7 +126,22 @@ async fn a_write_that_began_before_its_session_ended_is_refused_although_nobody_
     let writing = tokio::spawn(async move { commit(&old, bind(lane(1), token, 1, 1, 0)).await });
     proxy.sprung().await;
     // By `now()`, which stands still from BEGIN on, the session would live for ever.
-    until_ended(&raw, session(1)).await;
+    end(&raw, session(1)).await;
+    proxy.let_go();
+    assert!(is_fenced(&writing.await.unwrap()));
+    assert_eq!(everything(&new).await, before, "not a row has changed");
+}
+
+#[tokio::test]
+async fn a_session_that_ends_between_the_look_at_the_lane_and_the_write_is_refused() {
+    let Probe { database, proxy, old, new, token } = probe().await;
+    let raw = raw(&database).await;
+    let before = everything(&new).await;
+    // Only the write says where the lane goes on; the look before it has passed.
+    proxy.set("\"cursor\":", Trap::Hold);
+    let writing = tokio::spawn(async move { commit(&old, bind(lane(1), token, 1, 1, 0)).await });
+    proxy.sprung().await;
+    end(&raw, session(1)).await;
     proxy.let_go();
     assert!(is_fenced(&writing.await.unwrap()));
     assert_eq!(everything(&new).await, before, "not a row has changed");
@@ -126,7 +151,6 @@ async fn a_write_that_began_before_its_session_ended_is_refused_although_nobody_
 async fn an_owners_own_commit_that_is_still_running_fences_or_is_found_by_its_next_one() {
     let Probe { database, proxy, old, new, token } = probe().await;
     let raw = raw(&database).await;
-    assert!(old.renew_session(session(1), Duration::from_secs(60)).await.unwrap());
     proxy.set("COMMIT\0", Trap::HoldAndCut);
     let writing = tokio::spawn(async move { (commit(&old, bind(lane(1), token, 1, 1, 0)).await, old) });
     proxy.sprung().await;

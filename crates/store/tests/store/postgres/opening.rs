@@ -84,3 +84,52 @@ async fn a_user_that_may_not_make_the_schema_is_told_what_to_run() {
     raw.batch_execute(&format!("CREATE SCHEMA {schema} AUTHORIZATION {name}")).await.unwrap();
     Postgres::open(&url, &Namespace::default(), &database.options).await.unwrap();
 }
+
+#[tokio::test]
+async fn tls_is_used_where_it_is_offered_and_checked_where_the_url_asks_for_it() {
+    let settings = landfall_pgtest::Settings { tls: true, ..landfall_pgtest::Settings::default() };
+    let cluster = landfall_pgtest::Cluster::start(settings).unwrap();
+    let url = cluster.url();
+    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+         WHERE application_name = 'landfall'";
+    let root = cluster.certificate().display().to_string();
+    // The first way needs nothing said: the server offers it.
+    for (more, expected) in [
+        (String::new(), true),
+        ("?sslmode=require".to_owned(), true),
+        (format!("?sslmode=verify-full&sslrootcert={root}"), true),
+        ("?sslmode=disable".to_owned(), false),
+    ] {
+        let store = Postgres::open(&format!("{url}{more}"), &Namespace::default(), &Options::default())
+            .await
+            .unwrap();
+        store.writable().await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        assert_eq!(client.query_one(encrypted, &[]).await.unwrap().get::<_, bool>(0), expected, "{more}");
+        drop(store);
+        super::until(
+            &client,
+            "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'landfall'",
+        )
+        .await;
+    }
+    // Nobody whom this machine trusts has signed it; and it is not for another name.
+    let other = url.replace("@127.0.0.1", "@db.example");
+    for (url, more, advice) in [
+        (&url, "?sslmode=verify-full".to_owned(), "sslrootcert=/path"),
+        (&other, format!("?sslmode=verify-full&sslrootcert={root}&hostaddr=127.0.0.1"), "for another host"),
+    ] {
+        let error = refused(&format!("{url}{more}")).await;
+        assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("certificate") && text.contains(advice), "{text}");
+    }
+    // One that speaks no TLS gets neither user nor password.
+    let plain = Database::new();
+    for mode in ["require", "verify-full"] {
+        let error = refused(&format!("{}?sslmode={mode}", plain.url)).await;
+        assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
+        assert!(error.to_string().contains("Turn on ssl"), "{error}");
+    }
+}

@@ -44,6 +44,12 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         database.url = database.url.replace(&format!(":{port}/"), &format!(":{}/", address.port()));
+        // What is said must be readable here.
+        database.url.push_str(if database.url.contains('?') {
+            "&sslmode=disable"
+        } else {
+            "?sslmode=disable"
+        });
         let shared = Arc::new(Shared {
             trap: Mutex::new(None),
             sprung: Notify::new(),
