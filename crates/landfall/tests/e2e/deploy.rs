@@ -214,8 +214,11 @@ fn the_unit_is_well_formed_and_the_image_is_built_with_the_compiler_that_is_aske
     }
 }
 
-/// How the program is started, and the variables it gets, by file. What is not written down there stands for itself.
-fn starts() -> Vec<(&'static str, Vec<String>, Vec<(String, String)>)> {
+/// A file, the arguments with which it starts the program, and the variables it gives it.
+type Start = (&'static str, Vec<String>, Vec<(String, String)>);
+
+/// How the program is started by each file. What is not written down there stands for itself.
+fn starts() -> Vec<Start> {
     let list = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let unit = text("deploy/systemd/landfall.service");
     let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
