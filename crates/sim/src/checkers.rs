@@ -8,7 +8,7 @@ use landfall_core::journal::{Entry, JournalRow, replay};
 use landfall_core::ports::store::{Kept, Reads, TxQuery};
 use landfall_core::request::AfterState;
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
-use landfall_core::{JournalSeq, LaneId, Millis, QueueOrder, TxId};
+use landfall_core::{JournalSeq, LaneId, Millis, QueueOrder, Slot, TxId};
 use landfall_store::Memory;
 
 use crate::chain::model::Fork;
@@ -149,7 +149,12 @@ impl Checkers {
 
     /// What a lane's contents have cost stays within its budget of so many days. No-ops are always allowed.
     fn within_budget(&self) {
-        let Some(budget) = self.world.scenario.budget else { return };
+        // What was final and counted at its price may land again at a dearer one, up to what its bytes offer.
+        let Some(budget) =
+            self.world.scenario.budget.filter(|_| self.world.scenario.rate(Fault::DeepReorg) == 0)
+        else {
+            return;
+        };
         let days = self.world.lock().days;
         let mut spent: BTreeMap<LaneId, u128> = BTreeMap::new();
         for fork in self.forks() {
@@ -244,17 +249,26 @@ impl Checkers {
         }
     }
 
-    /// After a restore: what the chain has is not queued again, and not called failed for its slot was taken.
+    /// After a restore: what the chain has in a slot is not queued again, nor called failed, since a stranger took that slot.
     pub(crate) async fn nothing_is_given_up_that_landed(&self, since: Millis) {
-        let landed = self.landed();
+        let forks = self.forks();
+        let landed_there = |tx: &Transaction, slot: Option<Slot>| {
+            let mut wires = forks.iter().flat_map(|fork| fork.iter()).flat_map(|block| &block.txs);
+            wires.any(|(_, wire)| {
+                wire.chain == tx.lane.chain
+                    && wire.from == tx.lane.signer
+                    && Some(Slot(wire.nonce)) == slot
+                    // A content that the copy has never heard of cannot be told from a stranger's.
+                    && tx.payloads().any(|payload| payload.data == wire.data && payload.value.0 == wire.value)
+            })
+        };
         for tx in self.all().await {
-            if !marker(&tx).is_some_and(|marker| landed.contains_key(&marker)) {
-                continue;
-            }
             let rows = self.memory.journal(tx.id).await.unwrap_or_default();
             let given_up = rows.iter().filter(|row| row.at > since).find(|row| match &row.entry {
-                Entry::Requeued { .. } => true,
-                Entry::Failed { reason } => reason.code == ReasonCode::Displaced,
+                Entry::Requeued { slot, .. } => landed_there(&tx, Some(*slot)),
+                Entry::Failed { reason } if reason.code == ReasonCode::Displaced => {
+                    landed_there(&tx, tx.status.slot)
+                }
                 _ => false,
             });
             if let Some(row) = given_up {

@@ -218,6 +218,12 @@ fn empty(world: &Arc<World>, chain: ChainId, long: u64) {
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(long)).await;
         set_balance(&world, chain, account, U256::from(FIRST_BALANCE));
+        // Also if it was emptied again meanwhile.
+        let now = world.true_time();
+        let lane = LaneId { chain, signer: account };
+        for (_, _, until) in world.lock().empties.iter_mut().filter(|(empty, _, _)| *empty == lane) {
+            *until = now.min(*until);
+        }
     });
 }
 

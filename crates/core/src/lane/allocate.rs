@@ -93,8 +93,9 @@ impl Lane {
         let mut returned: Vec<Slot> =
             free.iter().filter(|slot| self.row.returned.contains(slot)).rev().copied().collect();
         let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
+        let has_new = free.iter().any(|slot| !self.row.returned.contains(slot));
         let mut matched = Vec::new();
-        for candidate in self.candidates(free.len()) {
+        for candidate in self.candidates(free.len(), has_new) {
             let two = candidate.two_slots;
             // One that uses up the slot after its own needs a new one, and nothing goes above it until it is in a block.
             let slot = if two { new.next() } else { returned.pop().or_else(|| new.next()) };
@@ -203,7 +204,9 @@ impl Lane {
 
     /// Waiting transactions that are ready, first in first out. One whose first preparation is still running holds
     /// those behind it; one that is being retried, awaits a person or cannot pay today's fee is overtaken (E2).
-    fn candidates(&self, most: usize) -> Vec<Candidate> {
+    /// One that needs a new slot is overtaken too while there is none: a returned slot must not wait for it, since those
+    /// above that slot cannot land first.
+    fn candidates(&self, most: usize, has_new: bool) -> Vec<Candidate> {
         let Some(view) = &self.view else { return Vec::new() };
         let mut ready = Vec::new();
         let funds = self.funds_left().filter(|_| !self.planted_funds());
@@ -215,6 +218,9 @@ impl Lane {
                 break;
             }
             if tx.status.state == TxState::AwaitingApproval || self.is_behind(tx) {
+                continue;
+            }
+            if tx.takes_two_slots() && !has_new {
                 continue;
             }
             let gas = match prep {
