@@ -70,9 +70,11 @@ impl Lane {
     }
 }
 
-/// The worst that the attempts of a slot can cost: the chain takes one of them.
+/// The worst that the attempts of a slot can cost, the one that is being signed among them: the chain takes one.
 fn slot_fee(record: &SlotRecord) -> U256 {
-    record.attempts.iter().map(|attempt| worst_fee(&attempt.fees, attempt.gas)).max().unwrap_or_default()
+    let stored = record.attempts.iter().map(|attempt| worst_fee(&attempt.fees, attempt.gas)).max();
+    let signing = record.work.signing.map(|_| record.work.signing_fee);
+    stored.max(signing).unwrap_or_default()
 }
 
 /// The fee of a draft at worst.

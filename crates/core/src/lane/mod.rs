@@ -201,6 +201,8 @@ struct SlotWork {
     estimating: bool,
     /// The serial of the draft that is being signed.
     signing: Option<u64>,
+    /// The most that its fee can be.
+    signing_fee: U256,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,

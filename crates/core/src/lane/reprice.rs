@@ -196,6 +196,7 @@ impl Lane {
             return None;
         }
         work.signing = Some(serial);
+        work.signing_fee = draft_fee(&draft);
         Some(Draft { serial, ..draft })
     }
 }

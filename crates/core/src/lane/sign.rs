@@ -10,6 +10,7 @@
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
 //! is dropped: its bytes were never stored, so they were never sent.
 
+use super::budget::draft_fee;
 use super::{Action, Lane, Plan, Prep, SlotRecord, back_off};
 use crate::attempt::{Attempt, Draft, Sealed, SendHints};
 use crate::fees::{Fees, first_price};
@@ -74,8 +75,10 @@ impl Lane {
                 gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
                 fees,
             });
+            let fee = drafts.last().map(draft_fee).unwrap_or_default();
             if let Some(record) = self.slots.get_mut(&slot) {
                 record.work.signing = Some(serial);
+                record.work.signing_fee = fee;
             }
         }
         drafts

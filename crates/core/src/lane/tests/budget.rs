@@ -1,8 +1,9 @@
 use alloy_primitives::U256;
 
-use super::super::test_world::Step;
-use super::{settings, world};
+use super::super::test_world::{Fault, Step};
+use super::{Kind, settings, world};
 use crate::Wei;
+use crate::outcome::SendOutcome;
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
 
@@ -74,6 +75,24 @@ fn a_re_price_beyond_the_budget_waits_and_a_cancel_does_not() {
     assert!(newest.no_op, "the no-op of a cancel is always allowed");
     world.finalise();
     assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+#[test]
+fn two_that_are_re_priced_at_once_count_together() {
+    let two = budget_of(20).max_spend_per_day.unwrap().0 / U256::from(10);
+    // Each may become a fifth dearer, but not both.
+    let budget = two + two * U256::from(15) / U256::from(100);
+    let mut world = world(LaneSettings { max_spend_per_day: Some(Wei(budget)), ..settings() });
+    world.submit();
+    world.submit();
+    for kind in [Kind::Load, Kind::Load, Kind::Sign] {
+        while world.started(kind) {
+            world.carry(kind, Fault::None);
+        }
+    }
+    world.say(SendOutcome::Underpriced);
+    let drafts: Vec<_> = world.drafts().iter().map(|draft| draft.slot.0).collect();
+    assert_eq!(drafts, [5], "the second would go beyond it");
 }
 
 #[test]
