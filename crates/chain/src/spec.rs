@@ -25,6 +25,8 @@ pub struct Spec {
     pub tx_types: Vec<u8>,
     pub max_tx_gas: u64,
     pub max_tx_bytes: u64,
+    pub calldata_floor: bool,
+    pub first_alone: bool,
 }
 
 /// A number of blocks, or a tag.
@@ -176,7 +178,7 @@ mod tests {
             DataFeeKind::OpStack => "op_stack",
         };
         format!(
-            "{finality} poll={} window={}/{} mempool={} tips={} tip>={} price>={} +{}% gas+{}% {fee} {:?} gas<={} bytes<={}",
+            "{finality} poll={} window={}/{} mempool={} tips={} tip>={} price>={} +{}% gas+{}% {fee} {:?} gas<={} bytes<={}{}{}",
             s.poll_ms,
             s.max_in_flight,
             s.delegated_in_flight,
@@ -189,21 +191,26 @@ mod tests {
             s.tx_types,
             s.max_tx_gas,
             s.max_tx_bytes,
+            if s.calldata_floor { " floor" } else { "" },
+            if s.first_alone { " first alone" } else { "" },
         )
     }
 
     #[test]
     fn each_known_chain_has_its_ways() {
-        const ETHEREUM: &str = "finalized poll=1500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=16777216 bytes<=131072";
-        const OP: &str = "safe poll=500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% op_stack [0, 1, 2, 4] gas<=0 bytes<=131072";
-        const BASE: &str = "safe poll=500 window=16/4 mempool=true tips=true tip>=1 price>=1 +10% gas+20% op_stack [0, 1, 2, 4] gas<=0 bytes<=131072";
+        const ETHEREUM: &str = "finalized poll=1500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=16777216 bytes<=131072 floor";
+        const OP: &str = "safe poll=500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% op_stack [0, 1, 2, 4] gas<=0 bytes<=131072 floor";
+        const BASE: &str = "safe poll=500 window=16/4 mempool=true tips=true tip>=1 price>=1 +10% gas+20% op_stack [0, 1, 2, 4] gas<=0 bytes<=131072 floor";
         const ARBITRUM: &str = "safe poll=250 window=16/1 mempool=false tips=false tip>=1 price>=1 +10% gas+50% in_gas [0, 1, 2, 4] gas<=0 bytes<=95000";
-        const POLYGON: &str = "finalized poll=500 window=16/1 mempool=true tips=true tip>=25000000000 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072";
-        const BSC: &str = "finalized poll=500 window=16/1 mempool=true tips=true tip>=50000000 price>=50000000 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072";
+        const POLYGON: &str = "finalized poll=500 window=16/1 mempool=true tips=true tip>=25000000000 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072 floor";
+        const BSC: &str = "finalized poll=500 window=16/1 mempool=true tips=true tip>=50000000 price>=50000000 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072 floor";
         const AVALANCHE: &str = "finalized poll=500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% none [0, 1, 2] gas<=0 bytes<=131072";
         const ZKSYNC: &str = "20 poll=500 window=16/1 mempool=true tips=false tip>=1 price>=1 +10% gas+40% in_gas [0, 2] gas<=0 bytes<=131072";
         const OTHER: &str = "20 poll=500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072";
+        const FLOW: &str = "20 poll=500 window=16/1 mempool=true tips=true tip>=1 price>=1 +10% gas+20% none [0, 1, 2, 4] gas<=0 bytes<=131072 first alone";
         let golden: &[(u64, &str)] = &[
+            (747, FLOW),
+            (545, FLOW),
             (1, ETHEREUM),
             (11_155_111, ETHEREUM),
             (560_048, ETHEREUM),

@@ -38,6 +38,17 @@ pub enum PlantedInLane {
     ProbeRecycles,
 }
 
+/// When a transaction of a lane is bound to a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocation {
+    /// When it can go out: a caller hears of its slot later.
+    #[default]
+    Dispatch,
+    /// As soon as its checks have passed, however many are out: a caller is told its slot when it hands it over.
+    Admission,
+}
+
 /// The rules a lane follows: its chain's settings and its signer's custody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSettings {
@@ -45,10 +56,18 @@ pub struct LaneSettings {
     pub finality: Finality,
     /// How many slots may be out at once, counted from the chain's own count.
     pub max_in_flight: u64,
+    /// When slots are handed out.
+    pub allocation: Allocation,
+    /// How many slots may be bound, counted from the chain's own count, where they are handed out at admission.
+    pub max_signed_ahead: u64,
     /// As `max_in_flight`, for an account whose code is a delegation (EIP-7702, E24).
     pub delegated_in_flight: u64,
     /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
     pub gapless: bool,
+    /// The first transaction of an account goes out alone.
+    pub first_alone: bool,
+    /// Gas has a part that moves with the parent chain's price: it is estimated again for every attempt.
+    pub estimate_each_attempt: bool,
     /// After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.
     pub resubmit_after: Duration,
     /// How much a re-price adds at least, in percent.
@@ -95,11 +114,13 @@ pub struct TxLimits {
     pub gas: Option<Gas>,
     /// The most bytes of one signed transaction.
     pub bytes: Option<u64>,
+    /// Gas must cover the data as if that were all the transaction did (EIP-7623).
+    pub calldata_floor: bool,
 }
 
 impl Default for TxLimits {
     fn default() -> Self {
-        Self { types: vec![0, 1, 2, 4], gas: None, bytes: Some(131_072) }
+        Self { types: vec![0, 1, 2, 4], gas: None, bytes: Some(131_072), calldata_floor: false }
     }
 }
 
@@ -108,8 +129,12 @@ impl Default for LaneSettings {
         Self {
             finality: Finality::Blocks(20),
             max_in_flight: 16,
+            allocation: Allocation::Dispatch,
+            max_signed_ahead: 1_000,
             delegated_in_flight: 1,
             gapless: false,
+            first_alone: false,
+            estimate_each_attempt: false,
             resubmit_after: Duration::from_secs(60),
             bump_percent: 20,
             replacement_percent: 10,

@@ -44,6 +44,11 @@ pub enum Refused {
     LaneDisabled(LaneId),
     #[error("there is no transaction {0} here that could be followed")]
     UnknownPredecessor(TxId),
+    #[error(
+        "lane {0} hands out slots at admission, and a slot cannot wait until another transaction has landed; leave out \
+         `after`, or use a signer whose allocation is \"dispatch\""
+    )]
+    SlotCannotWait(LaneId),
     #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
     CommandKeyReused { key: RequestId },
     #[error("chain {chain} does not take this: {what}")]
@@ -79,6 +84,9 @@ pub(crate) fn admit(
     if !parts.signers.contains_key(&lane) {
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
     }
+    if options.after.is_some() && parts.slots_at_admission.contains(&lane) {
+        return Err(Refused::SlotCannotWait(lane));
+    }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
     let fingerprint =
         fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
@@ -98,7 +106,7 @@ pub(crate) fn check(
 ) -> Result<(), Refused> {
     let chain = parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
     let settings = &chain.settings;
-    check_gas(payload, view)?;
+    check_gas(payload, view, &settings.limits)?;
     check_limits(payload, lane.chain, &settings.limits)?;
     check_authorizations(parts, chain.chain.as_ref(), lane, payload)?;
     let ceiling = max_fee.unwrap_or(settings.max_fee);
@@ -115,9 +123,10 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn check_gas(payload: &Payload, view: Option<&ChainView>) -> Result<(), Refused> {
+fn check_gas(payload: &Payload, view: Option<&ChainView>, limits: &TxLimits) -> Result<(), Refused> {
     let Some(gas) = payload.gas else { return Ok(()) };
-    let needed = intrinsic_gas(payload);
+    let floor = if limits.calldata_floor { floor_gas(payload) } else { Gas(0) };
+    let needed = intrinsic_gas(payload).max(floor);
     if gas < needed {
         return Err(Refused::GasTooLow { gas, needed });
     }
@@ -206,6 +215,14 @@ fn check_authorizations(
 /// What every EVM chain charges at least: the base cost and a create's. Data costs more, but chains differ there.
 fn intrinsic_gas(payload: &Payload) -> Gas {
     if payload.to.is_some() { Gas(21_000) } else { Gas(53_000) }
+}
+
+/// What the data costs at least where it has a floor (EIP-7623): 10 for a zero byte, 40 for another.
+fn floor_gas(payload: &Payload) -> Gas {
+    let data = payload.data.as_ref();
+    let zeros = data.iter().filter(|byte| **byte == 0).count() as u64;
+    let others = data.len() as u64 - zeros;
+    Gas(21_000 + 10 * zeros + 40 * others)
 }
 
 pub(crate) fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused> {

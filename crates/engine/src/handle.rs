@@ -1,10 +1,11 @@
 //! What callers hold of an engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use landfall_core::lane::Hold;
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
@@ -15,8 +16,10 @@ use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, TxId};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::admission::{self, Refused, Submission};
+use crate::at_admission::SLOT_LIMIT;
 use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
@@ -94,6 +97,15 @@ pub enum SubmitError {
     Refused(#[from] Refused),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The lane hands out slots at admission, and another node owns it. Nothing was stored.
+    #[error(
+        "lane {lane} hands out slots at admission and is owned by node {node}{}; hand the transaction over there",
+        address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default()
+    )]
+    NotOwner { lane: LaneId, node: String, address: Option<String> },
+    /// The lane hands out slots at admission, and none can be handed out. Nothing was stored.
+    #[error("lane {lane} hands out slots at admission, and has none to give now: {why}")]
+    NoSlot { lane: LaneId, why: String },
     /// Whether it was stored is not known. With a requestId the same request can be made again.
     #[error(
         "the store did not say whether it was written ({0}); ask again, for a transaction with the same requestId"
@@ -176,14 +188,16 @@ impl Handle {
     /// Stores several, each as if alone; the answers are in their order. A key repeated among them is a replay.
     pub async fn submit_all(&self, submissions: Vec<Submission>) -> Vec<Result<Admission, SubmitError>> {
         let mut pending = Vec::with_capacity(submissions.len());
+        let mut claimed = BTreeSet::new();
         for submission in submissions {
-            pending.push(self.enqueue(submission, None).await);
+            pending.push(self.enqueue(submission, None, &mut claimed).await);
         }
+        let until = Instant::now() + SLOT_LIMIT;
         let mut answers = Vec::with_capacity(pending.len());
         for entry in pending {
             let answer = match entry {
                 Err(error) => Err(error),
-                Ok(pending) => self.answered(pending).await,
+                Ok(pending) => self.answered(pending, until).await,
             };
             self.tell(&answer);
             answers.push(answer);
@@ -191,17 +205,24 @@ impl Handle {
         answers
     }
 
-    async fn answered(&self, pending: Pending) -> Result<Admission, SubmitError> {
+    async fn answered(&self, pending: Pending, until: Instant) -> Result<Admission, SubmitError> {
         match pending {
-            Pending::Known(admission) => Ok(*admission),
+            Pending::Known(admission) => Ok(self.with_slot(*admission, until).await),
             Pending::Written { id, answer } => {
                 let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
-                self.admitted(id, answer.await.unwrap_or_else(lost)).await
+                let admission = self.admitted(id, answer.await.unwrap_or_else(lost)).await?;
+                Ok(self.with_slot(admission, until).await)
             }
         }
     }
 
-    async fn enqueue(&self, submission: Submission, retry_of: Option<TxId>) -> Result<Pending, SubmitError> {
+    /// `claimed`: lanes that hand out slots at admission and were found to be ours a moment ago.
+    async fn enqueue(
+        &self,
+        submission: Submission,
+        retry_of: Option<TxId>,
+        claimed: &mut BTreeSet<LaneId>,
+    ) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
@@ -217,6 +238,14 @@ impl Handle {
             }
             Err(other) => return Err(other),
         };
+        if parts.slots_at_admission.contains(&new.lane) && !claimed.contains(&new.lane) {
+            if let Err(error) = self.claim(new.lane).await {
+                // What was taken in before can be told by any node.
+                let known = self.known(&submission).await?;
+                return known.map(Box::new).map(Pending::Known).ok_or(error);
+            }
+            claimed.insert(new.lane);
+        }
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
         Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
     }
@@ -243,9 +272,9 @@ impl Handle {
         submission: Submission,
         of: TxId,
     ) -> Result<Admission, SubmitError> {
-        let answer = match self.enqueue(submission, Some(of)).await {
+        let answer = match self.enqueue(submission, Some(of), &mut BTreeSet::new()).await {
             Err(error) => Err(error),
-            Ok(pending) => self.answered(pending).await,
+            Ok(pending) => self.answered(pending, Instant::now() + SLOT_LIMIT).await,
         };
         self.tell(&answer);
         answer
@@ -266,7 +295,9 @@ impl Handle {
             }
             Ok(Admission::Replay(_) | Admission::Removed(_)) => Submitted::Replay,
             Ok(Admission::Conflict(_)) => Submitted::Conflict,
-            Err(SubmitError::Refused(_)) => Submitted::Refused,
+            Err(SubmitError::Refused(_) | SubmitError::NotOwner { .. } | SubmitError::NoSlot { .. }) => {
+                Submitted::Refused
+            }
             Err(SubmitError::Store(_)) => Submitted::Failed,
             Err(SubmitError::Unknown(_)) => Submitted::Unknown,
         };
@@ -368,20 +399,25 @@ impl Handle {
 
     /// Why a transaction has not moved on, in its lane's own words. None if its lane does not run here.
     pub async fn explain(&self, lane: LaneId, tx: TxId) -> Option<String> {
-        self.ask(lane, Some(tx)).await
+        self.ask(lane, |answer| Question::Tx(tx, answer)).await?
     }
 
     /// Why a lane hands out no slots. None if it does, or does not run here.
     pub async fn explain_lane(&self, lane: LaneId) -> Option<String> {
-        let told = self.ask(lane, None).await;
-        told.or_else(|| self.shared.lane_troubles().remove(&lane))
+        let hold = self.hold(lane).await.map(|hold| hold.sentence());
+        hold.or_else(|| self.shared.lane_troubles().remove(&lane))
     }
 
-    async fn ask(&self, lane: LaneId, tx: Option<TxId>) -> Option<String> {
+    /// Why a lane that runs here hands out no slots.
+    pub(crate) async fn hold(&self, lane: LaneId) -> Option<Hold> {
+        self.ask(lane, Question::Hold).await?
+    }
+
+    async fn ask<T>(&self, lane: LaneId, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
         let mailbox = self.shared.directory.mailbox(lane)?;
         let (answer, said) = oneshot::channel();
-        mailbox.ask(Question { tx, answer });
-        tokio::time::timeout(EXPLAIN_LIMIT, said).await.ok()?.ok()?
+        mailbox.ask(question(answer));
+        tokio::time::timeout(EXPLAIN_LIMIT, said).await.ok()?.ok()
     }
 
     /// What can be said of a transaction that is not in its lane's memory here.

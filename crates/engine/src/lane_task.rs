@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::actions;
 use crate::lives::Lives;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Question};
 use crate::supervisor::Shared;
 use crate::telemetry::Fact;
 
@@ -142,11 +142,10 @@ async fn run_once(
         }
         for question in mail.questions {
             // The asker may have gone meanwhile.
-            let sentence = match question.tx {
-                Some(tx) => lane.explain(tx, now),
-                None => lane.hold().map(|hold| hold.sentence()),
-            };
-            question.answer.send(sentence).ok();
+            match question {
+                Question::Tx(tx, answer) => drop(answer.send(lane.explain(tx, now))),
+                Question::Hold(answer) => drop(answer.send(lane.hold())),
+            }
         }
         let commit = lane.take_commit(now);
         // A load that lives as long as the longest pause is as good as one that could store something.
@@ -186,6 +185,7 @@ pub(crate) async fn write(
     let id = lane.id();
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
+    let told = shared.awaited.answers(&commit.txs);
     let moved: Vec<TxId> = commit.txs.iter().map(|update| update.id).collect();
     let disabled = commit.row.disabled;
     let facts = lives.facts(&commit);
@@ -201,6 +201,7 @@ pub(crate) async fn write(
             facts.into_iter().for_each(|fact| shared.note(fact));
             shared.directory.want(id, stored.into_iter());
             shared.directory.moved(moved.into_iter());
+            shared.awaited.tell(told);
             shared.set_disabled(id, disabled);
             shared.directory.forget(id, &lane.take_closed_hashes());
             Ok(())

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `handle.rs` | what callers hold: submit, commands, look-ups, explanations |
 //! | `admission.rs` | which submissions are taken in |
+//! | `at_admission.rs`, `awaited.rs` | lanes that hand out slots at admission |
 //! | `steer.rs` | what can be asked of a transaction or a lane that exists |
 //! | `writer.rs` | group commit |
 //! | `supervisor.rs` | the session, leases, which lanes run here |
@@ -29,6 +30,8 @@
 
 mod actions;
 mod admission;
+mod at_admission;
+mod awaited;
 mod directory;
 mod gauges;
 mod handle;

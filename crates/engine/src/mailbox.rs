@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::TxId;
-use landfall_core::lane::LaneEvent;
+use landfall_core::lane::{Hold, LaneEvent};
 use landfall_core::view::{ChainView, Receipt};
 use tokio::sync::{Notify, oneshot};
 
-/// A question, answered with the lane's sentence: why a transaction waits, or why the lane itself holds.
-pub(crate) struct Question {
-    pub(crate) tx: Option<TxId>,
-    pub(crate) answer: oneshot::Sender<Option<String>>,
+/// A question to a lane. Without an answer the lane does not know, or has gone.
+pub(crate) enum Question {
+    /// Why a transaction has not moved on.
+    Tx(TxId, oneshot::Sender<Option<String>>),
+    /// Why the lane hands out no slots, if so.
+    Hold(oneshot::Sender<Option<Hold>>),
 }
 
 /// At most this many questions wait; more are answered "not known".

@@ -1,6 +1,6 @@
 //! What an engine is made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use landfall_core::ports::chain::Chain;
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Signer};
 use landfall_core::ports::store::Store;
-use landfall_core::settings::LaneSettings;
+use landfall_core::settings::{Allocation, LaneSettings};
 use landfall_core::{ChainId, LaneId};
 
 use crate::telemetry::Telemetry;
@@ -62,6 +62,10 @@ pub struct Parts {
     pub signers: BTreeMap<LaneId, Arc<dyn Signer>>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    /// Lanes whose slots are handed out at admission.
+    pub slots_at_admission: BTreeSet<LaneId>,
+    /// Where callers reach this node, if they may be told.
+    pub address: Option<String>,
     /// A readable name for leases, logs and metrics (L15).
     pub node: String,
     pub timings: Timings,
@@ -73,6 +77,9 @@ impl Parts {
     pub(crate) fn lane_settings(&self, lane: LaneId) -> Option<LaneSettings> {
         let mut settings = self.chains.get(&lane.chain)?.settings.clone();
         settings.reserve_before_signing = self.signers.get(&lane)?.custody() == Custody::Remote;
+        if self.slots_at_admission.contains(&lane) {
+            settings.allocation = Allocation::Admission;
+        }
         Some(settings)
     }
 }

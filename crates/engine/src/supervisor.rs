@@ -12,6 +12,7 @@ use landfall_core::{ChainId, LaneId, SessionId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::awaited::Awaited;
 use crate::directory::Directory;
 use crate::gauges::Backlogs;
 use crate::keyless;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     /// Where the transactions of the lanes stand that run here.
     counts: Mutex<BTreeMap<LaneId, LaneCounts>>,
     pub(crate) backlogs: Backlogs,
+    /// Callers that are told a slot when they hand a transaction over.
+    pub(crate) awaited: Awaited,
     pub(crate) leases: LeaseCounts,
 }
 
@@ -76,6 +79,7 @@ impl Shared {
             disabled: Mutex::default(),
             counts: Mutex::default(),
             backlogs: Backlogs::default(),
+            awaited: Awaited::default(),
             leases: LeaseCounts::default(),
         }
     }
@@ -253,7 +257,14 @@ pub(crate) async fn open_session(shared: &Shared) -> Result<(), landfall_core::p
     if opened.is_err() {
         shared.session_ends();
     }
-    opened
+    opened?;
+    if let Some(address) = &shared.parts.address
+        && let Err(error) = shared.parts.store.advertise(shared.session, address).await
+    {
+        // Only callers of lanes that hand out slots at admission miss it: they are told the node's name.
+        tracing::warn!(%error, "the address of this node could not be stored");
+    }
+    Ok(())
 }
 
 /// Renews the session at its interval, and stops acting when that fails for too long.

@@ -1,7 +1,7 @@
 //! What an engine does when a part of it fails: a lane's task that is lost, a stop that comes in the middle of a load,
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -325,6 +325,8 @@ async fn engine() -> (Engine, Handled) {
     let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
     let signer: Arc<dyn Signer> = Arc::new(NoKey);
     let parts = Parts {
+        slots_at_admission: BTreeSet::new(),
+        address: None,
         store: Arc::new(store.clone()),
         chains: BTreeMap::from([(LANE.chain, chain)]),
         signers: BTreeMap::from([(LANE, signer)]),

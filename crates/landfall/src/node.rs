@@ -1,6 +1,6 @@
 //! A node: the adapters put together as the configuration says, an engine on them and a server in front.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use landfall_chain::evm::EvmChain;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::signer::Signer;
 use landfall_core::ports::store::Store;
+use landfall_core::settings::Allocation;
 use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Parts, ShownSigner, Telemetry, Timings};
 use landfall_server::{Limits, Metrics, Server};
@@ -30,15 +31,12 @@ pub(crate) struct Node {
 impl Node {
     /// Opens the store, loads the keys, starts the engine and takes the address.
     pub(crate) async fn start(config: &Config) -> Result<Self> {
-        let signers = load_signers(config)?;
-        Self::start_with(config, signers).await
+        Self::start_with(config, load_signers(config)?).await
     }
 
     /// As [`Self::start`], with keys that the caller brings.
-    pub(crate) async fn start_with(
-        config: &Config,
-        signers: BTreeMap<LaneId, Arc<dyn Signer>>,
-    ) -> Result<Self> {
+    pub(crate) async fn start_with(config: &Config, keys: Keys) -> Result<Self> {
+        let Keys { signers, slots_at_admission } = keys;
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -56,6 +54,8 @@ impl Node {
         let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
         let telemetry = Telemetry { meter: metrics.clone(), mask_signers: config.metrics.mask_signers };
         let parts = Parts {
+            slots_at_admission,
+            address: config.server.address(),
             store: open_store(config).await?,
             chains,
             signers,
@@ -123,8 +123,15 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
-fn load_signers(config: &Config) -> Result<BTreeMap<LaneId, Arc<dyn Signer>>> {
-    let mut signers: BTreeMap<LaneId, Arc<dyn Signer>> = BTreeMap::new();
+/// The lanes' signers, and which of the lanes hand out slots at admission.
+#[derive(Default)]
+pub(crate) struct Keys {
+    pub(crate) signers: BTreeMap<LaneId, Arc<dyn Signer>>,
+    pub(crate) slots_at_admission: BTreeSet<LaneId>,
+}
+
+fn load_signers(config: &Config) -> Result<Keys> {
+    let mut keys = Keys::default();
     for (position, signer) in config.signer.iter().enumerate() {
         let source = signer.source().with_context(|| format!("signer {position}"))?;
         let loaded: Arc<dyn Signer> = Arc::new(LocalSigner::load(&source, signer.address)?);
@@ -135,12 +142,15 @@ fn load_signers(config: &Config) -> Result<BTreeMap<LaneId, Arc<dyn Signer>>> {
         };
         for id in ids {
             let lane = LaneId { chain: ChainId(id), signer: loaded.account() };
-            if signers.insert(lane, loaded.clone()).is_some() {
+            if signer.allocation == Allocation::Admission {
+                keys.slots_at_admission.insert(lane);
+            }
+            if keys.signers.insert(lane, loaded.clone()).is_some() {
                 bail!("{} is configured twice for chain {id}", loaded.account());
             }
         }
     }
-    Ok(signers)
+    Ok(keys)
 }
 
 /// Ctrl-C, or the signal that service managers send.

@@ -1,12 +1,15 @@
 //! Failures as callers see them: RFC 9457 problems with a stable code. `docs/errors.md` has a line for each.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use landfall_core::ports::store;
 use landfall_core::request::AskedFees;
 use landfall_engine::{Cannot, Refused, SteerError, SubmitError};
 use serde_json::json;
+
+/// Where the owner of a lane can be reached, or else its name (L17).
+const OWNER: HeaderName = HeaderName::from_static("landfall-owner");
 
 /// Declares the codes with their status and title, so that none can be without.
 macro_rules! codes {
@@ -90,6 +93,8 @@ codes! {
     NotEnded, "not_ended", CONFLICT, "The transaction has not ended";
     Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
     LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
+    NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
+    NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";
@@ -103,17 +108,27 @@ pub struct Problem {
     pub detail: String,
     /// The field it is about, as a path.
     pub field: Option<String>,
+    /// Who could do it.
+    pub owner: Option<Owner>,
+}
+
+/// The node that owns a lane.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    pub node: String,
+    /// Where it can be reached, if it says so.
+    pub address: Option<String>,
 }
 
 impl Problem {
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None }
+        Self { code, detail: detail.into(), field: None, owner: None }
     }
 
     #[must_use]
     pub fn at(code: Code, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: Some(field.into()) }
+        Self { code, detail: detail.into(), field: Some(field.into()), owner: None }
     }
 
     /// The JSON of RFC 9457.
@@ -129,6 +144,9 @@ impl Problem {
         if let Some(field) = &self.field {
             body["field"] = json!(field);
         }
+        if let Some(owner) = &self.owner {
+            body["owner"] = json!({ "node": owner.node, "address": owner.address });
+        }
         body
     }
 }
@@ -138,10 +156,16 @@ impl IntoResponse for Problem {
         if self.code.status().is_server_error() {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }
+        let owner = self.owner.as_ref().map(|owner| owner.address.clone().unwrap_or(owner.node.clone()));
         let mut response = (self.code.status(), Json(self.body())).into_response();
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(owner) = owner
+            && let Ok(value) = HeaderValue::from_str(&owner)
+        {
+            response.headers_mut().insert(OWNER, value);
+        }
         if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -166,6 +190,11 @@ impl From<SubmitError> for Problem {
             SubmitError::Refused(refused) => refused.into(),
             SubmitError::Store(error) => error.into(),
             SubmitError::Unknown(_) => Self::new(Code::OutcomeUnknown, error.to_string()),
+            SubmitError::NoSlot { .. } => Self::new(Code::NoSlot, format!("{error}; nothing was stored")),
+            SubmitError::NotOwner { ref node, ref address, .. } => {
+                let owner = Owner { node: node.clone(), address: address.clone() };
+                Self { owner: Some(owner), ..Self::new(Code::NotOwner, error.to_string()) }
+            }
         }
     }
 }
@@ -215,6 +244,7 @@ impl From<Refused> for Problem {
             Refused::NothingToDo => (Code::NothingToDo, "payload"),
             Refused::LaneDisabled(_) => (Code::LaneDisabled, "signer"),
             Refused::UnknownPredecessor(_) => (Code::UnknownPredecessor, "options.after.txId"),
+            Refused::SlotCannotWait(_) => (Code::Unsupported, "options.after"),
             Refused::CommandKeyReused { .. } => (Code::RequestIdReused, "requestId"),
             Refused::NotTaken { .. } => (Code::NotTaken, "payload"),
             Refused::GasAboveCap { .. } => (Code::GasAboveCap, "payload.gas"),

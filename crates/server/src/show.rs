@@ -7,6 +7,7 @@ use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{Kept, LaneSummary, ResetRecord, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Options, Payload};
+use landfall_core::settings::Allocation;
 use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
 use landfall_core::{LaneId, Millis, SessionId};
@@ -285,7 +286,14 @@ pub(crate) fn journal_row(row: &JournalRow) -> Value {
 }
 
 /// A lane as lists show it.
-pub(crate) fn lane(summary: &LaneSummary, window: Option<u64>, hold: Option<String>) -> Value {
+/// What a lane is configured with here.
+pub(crate) struct Rules {
+    pub(crate) window: Option<u64>,
+    /// None if there is no signer for it.
+    pub(crate) allocation: Option<Allocation>,
+}
+
+pub(crate) fn lane(summary: &LaneSummary, rules: Rules, hold: Option<String>) -> Value {
     without_nulls(json!({
         "chainId": summary.lane.chain,
         "signer": summary.lane.signer.to_string(),
@@ -293,7 +301,8 @@ pub(crate) fn lane(summary: &LaneSummary, window: Option<u64>, hold: Option<Stri
         "chainCount": summary.row.chain_count,
         "waiting": summary.waiting,
         "inFlight": summary.bound,
-        "window": window,
+        "window": rules.window,
+        "allocation": rules.allocation,
         "returned": summary.row.returned,
         "paused": summary.row.paused,
         "disabled": summary.row.disabled,
@@ -321,13 +330,14 @@ fn resets(summary: &LaneSummary) -> Option<Vec<Value>> {
 }
 
 /// A lane that is configured and was never used.
-pub(crate) fn unused_lane(lane: LaneId, window: Option<u64>) -> Value {
+pub(crate) fn unused_lane(lane: LaneId, rules: Rules) -> Value {
     json!({
         "chainId": lane.chain,
         "signer": lane.signer.to_string(),
         "waiting": 0,
         "inFlight": 0,
-        "window": window,
+        "window": rules.window,
+        "allocation": rules.allocation,
         "returned": [],
         "paused": false,
         "disabled": false,

@@ -135,7 +135,13 @@ async fn until_accepted(
             }
             // A deadline that has passed or a lane that is disabled is refused before anything is stored.
             Ok(Err(SubmitError::Refused(_))) => return None,
-            Ok(Err(SubmitError::Store(_) | SubmitError::Unknown(_))) | Err(_) => {
+            Ok(Err(
+                SubmitError::Store(_)
+                | SubmitError::Unknown(_)
+                | SubmitError::NotOwner { .. }
+                | SubmitError::NoSlot { .. },
+            ))
+            | Err(_) => {
                 let wait = if patience == PATIENCE { world.range(50, 1_500) } else { world.range(0, 50) };
                 tokio::time::sleep(Duration::from_millis(wait)).await;
             }

@@ -104,6 +104,8 @@ impl Nodes {
             }
         }
         Parts {
+            slots_at_admission: std::collections::BTreeSet::new(),
+            address: None,
             store: Arc::new(SimStore { world: world.clone(), node, memory: self.memory.clone() }),
             chains,
             signers,

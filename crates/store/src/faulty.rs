@@ -107,6 +107,14 @@ impl Leases for Faulty {
         self.store.release(lane, session, token).await
     }
 
+    async fn advertise(&self, session: SessionId, address: &str) -> Result<(), Error> {
+        self.store.advertise(session, address).await
+    }
+
+    async fn address(&self, session: SessionId) -> Result<Option<String>, Error> {
+        self.store.address(session).await
+    }
+
     async fn holders(&self) -> Result<Holders, Error> {
         self.store.holders().await
     }

@@ -20,7 +20,7 @@ pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
-        let ahead = self.settings.max_in_flight.saturating_mul(2);
+        let ahead = self.prepared_ahead();
         let funds = self.funds_left();
         let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64;
         let moving = (self.waiting.len() as u64).saturating_sub(held_up);

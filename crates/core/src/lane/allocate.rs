@@ -189,7 +189,7 @@ impl Lane {
             }
         }
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(self.window()) };
+        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(self.bound_ahead()) };
         while next.0 < end {
             free.push(next);
             next = next.next();

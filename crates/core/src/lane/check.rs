@@ -72,12 +72,12 @@ impl Lane {
         }
     }
 
-    /// First estimates and due retries, as many at once as the window is wide twice.
+    /// First estimates and due retries, as many at once as twice what can be bound.
     fn prepare_waiting(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
         if self.hold().is_some() {
             return Vec::new();
         }
-        let most = usize::try_from(self.settings.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2);
+        let most = usize::try_from(self.prepared_ahead()).unwrap_or(usize::MAX);
         let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
         let mut jobs = Vec::new();
         let behind = self.behind();
@@ -116,7 +116,9 @@ impl Lane {
                 }
                 PrepareTarget::Tx(id, _) if self.is_reserved(id) => self.reserved_prepared(id, result, now),
                 PrepareTarget::Tx(id, _) if self.bound.contains_key(&id) => {
-                    self.fresh_prepared(id, result, now);
+                    if !self.gas_again(id, &result) {
+                        self.fresh_prepared(id, result, now);
+                    }
                 }
                 PrepareTarget::Tx(id, _) => self.tx_prepared(id, result, now),
                 PrepareTarget::NoOp => {

@@ -167,7 +167,10 @@ impl Lane {
             Some(_) => "; nodes refused to take more of this account at once",
             None => "",
         };
-        format!("waiting for a slot: {out} of {} are out and {ahead} wait before it{learned}", self.window())
+        format!(
+            "waiting for a slot: {out} of {} are out and {ahead} wait before it{learned}",
+            self.bound_ahead()
+        )
     }
 
     fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {

@@ -228,8 +228,25 @@ struct SlotWork {
     beyond_budget: bool,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
+    /// What is known of the gas of the next attempt, where it moves.
+    next_gas: NextGas,
     /// How far the checks of a new content are, where an older one has stored bytes.
     fresh: Prep,
+}
+
+/// The gas of the attempt after so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum NextGas {
+    #[default]
+    Unknown,
+    Asked {
+        after: usize,
+        version: ContentVersion,
+    },
+    Known {
+        after: usize,
+        gas: Gas,
+    },
 }
 
 /// How far a preparation is.

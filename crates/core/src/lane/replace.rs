@@ -12,7 +12,7 @@
 //! dearer. A version that can never work, or to which a person says no, is dropped, and the one before it counts again.
 
 use super::check::needs_approval;
-use super::{Lane, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord, back_off};
+use super::{Lane, NextGas, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord, back_off};
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
 use crate::request::Payload;
@@ -156,6 +156,7 @@ impl Lane {
         let slot = tx.status.slot;
         if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
             record.work.fresh = Prep::New;
+            record.work.next_gas = NextGas::Unknown;
             record.work.at_ceiling = None;
         }
     }

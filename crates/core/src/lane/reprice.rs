@@ -7,14 +7,15 @@
 
 use super::budget::draft_fee;
 use super::keep::current;
-use super::{Lane, Plan, Prep, SlotRecord};
+use super::{Action, Lane, NextGas, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord};
 use crate::attempt::{Call, Draft};
 use crate::fees::{Ladder, raised_to, replacement_price};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
+use crate::ports::chain::EstimateFailure;
 use crate::request::{AskedFees, Speed};
 use crate::transaction::Transaction;
-use crate::{ContentVersion, Millis, Slot};
+use crate::{ContentVersion, Gas, Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn reprice(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
@@ -104,6 +105,35 @@ impl Lane {
         self.view.as_ref().is_some_and(|view| now.since(view.head_since) < self.settings.resubmit_after)
     }
 
+    /// Its gas was estimated, and another attempt may need more (M3 of the catalogue).
+    fn moves(&self, record: &SlotRecord, tx: Option<&Transaction>) -> bool {
+        let open = tx.is_some_and(|tx| self.bound.contains_key(&tx.id) && tx.payload().gas.is_none());
+        self.settings.estimate_each_attempt && open && self.unsigned_content(record).is_none()
+    }
+
+    fn ask_gas_again(&mut self, slot: Slot, plan: &mut Plan) {
+        let Some(record) = self.slots.get_mut(&slot) else { return };
+        let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { return };
+        record.work.next_gas = NextGas::Asked { after: record.attempts.len(), version: tx.version() };
+        let job = PrepareJob { target: PrepareTarget::Tx(tx.id, tx.version()), call: tx.call() };
+        plan.actions.push(Action::Prepare(vec![job]));
+    }
+
+    /// The answer to that, if it was asked. One that says no changes nothing: bytes for the slot are out already.
+    pub(super) fn gas_again(&mut self, id: TxId, result: &Result<Gas, EstimateFailure>) -> bool {
+        let gas = result.as_ref().ok().map(|gas| self.with_headroom(*gas));
+        let Some(tx) = self.bound.get(&id) else { return false };
+        let (slot, wanted) = (tx.status.slot, tx.version());
+        let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) else { return false };
+        let NextGas::Asked { after, version } = record.work.next_gas else { return false };
+        if version != wanted {
+            return false;
+        }
+        let gas = gas.or(record.attempts.last().map(|newest| newest.gas)).unwrap_or_default();
+        record.work.next_gas = NextGas::Known { after, gas };
+        true
+    }
+
     fn replacement(&mut self, slot: Slot, plan: &mut Plan, now: Millis) -> Option<Draft> {
         let view = self.view.clone()?;
         let record = self.slots.get(&slot)?;
@@ -118,6 +148,18 @@ impl Lane {
         let gas = match (no_op, before.no_op, &record.work.fresh) {
             (true, false, _) => self.no_op_gas?,
             (false, _, Prep::Ready { gas }) if before.version < version => *gas,
+            (false, false, _) if self.moves(record, tx) => match record.work.next_gas {
+                NextGas::Known { after, gas } if after == record.attempts.len() => gas.max(before.gas),
+                NextGas::Asked { after, version: asked }
+                    if after == record.attempts.len() && asked == version =>
+                {
+                    return None;
+                }
+                NextGas::Unknown | NextGas::Known { .. } | NextGas::Asked { .. } => {
+                    self.ask_gas_again(slot, plan);
+                    return None;
+                }
+            },
             _ => before.gas,
         };
         // A no-op that is to outrun its own transaction pays for it (F9).

@@ -69,7 +69,10 @@ impl Lane {
         }
         self.row.returned.retain(|slot| *slot < lowest_free);
         given_up += before.saturating_sub(self.row.returned.len());
-        let to = self.planted_reset(count).unwrap_or(lowest_free.min(cursor));
+        // What was given up may lie below what the chain has used: the cursor has fallen there, and the lane holds until a
+        // person has seen by whom (E11). A reset must not step over that.
+        let fallen = self.row.cursor.unwrap_or(cursor);
+        let to = self.planted_reset(count).unwrap_or(lowest_free.min(fallen));
         if to < cursor {
             if let Some(signing) = self.tentative.range(to..).next().map(|(slot, _)| *slot) {
                 self.cut_from(signing);

@@ -1,14 +1,20 @@
 //! Window: how many slots may be out at once, and which of them may be sent now.
 //!
+//! Slots are handed out up to the window, or, in a lane that hands them out at admission, further: those above the window
+//! are signed and stored, and sent when it reaches them.
+//!
 //! An account whose code is a delegation (EIP-7702) has the smaller window that its chain's pools allow (E24), and they
 //! refuse it a slot whose predecessor is missing, as a chain without a mempool does. There a slot is sent only when
 //! every lower one was taken.
+//!
+//! Some gateways drop what races to be an account's first transaction: there the first slot goes out alone.
 //!
 //! Pools have limits of their own, which no setting knows. When every node refuses a slot since the account has enough in
 //! its pool, the window shrinks to what is below that slot, and grows by one after each resubmit interval without
 //! another such refusal.
 
 use super::{Lane, Plan, SlotRecord};
+use crate::settings::Allocation;
 use crate::{Millis, Slot};
 
 /// What refusals have taught about the window; not stored, since a start may meet other nodes.
@@ -25,8 +31,27 @@ impl Lane {
         self.learned.map_or(configured, |learned| learned.most.min(configured))
     }
 
+    /// How many slots may be bound, counted from the chain's own count.
+    pub(super) fn bound_ahead(&self) -> u64 {
+        match self.settings.allocation {
+            Allocation::Dispatch => self.window(),
+            Allocation::Admission => self.window().max(self.settings.max_signed_ahead),
+        }
+    }
+
+    /// How many waiting transactions are held in memory and prepared: twice what can be bound.
+    pub(super) fn prepared_ahead(&self) -> u64 {
+        let bound = match self.settings.allocation {
+            Allocation::Dispatch => self.settings.max_in_flight,
+            Allocation::Admission => self.settings.max_in_flight.max(self.settings.max_signed_ahead),
+        };
+        bound.saturating_mul(2)
+    }
+
     fn configured_window(&self) -> u64 {
-        if self.is_delegated() {
+        if self.settings.first_alone && self.chain_count() == Some(Slot(0)) {
+            1
+        } else if self.is_delegated() {
             self.settings.max_in_flight.min(self.settings.delegated_in_flight.max(1))
         } else {
             self.settings.max_in_flight

@@ -382,6 +382,15 @@ pub trait Leases: Send + Sync {
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error>;
     /// Gives a lane back; its row and token stay.
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error>;
+    /// Says where the process of a session can be reached. Only for callers who must know: nothing depends on it, and
+    /// a store that only one process can use need not keep it.
+    async fn advertise(&self, _session: SessionId, _address: &str) -> Result<(), Error> {
+        Ok(())
+    }
+    /// What a live session said last.
+    async fn address(&self, _session: SessionId) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
     /// The live sessions and their lanes. Only a hint, old when it arrives: [`Self::acquire`] decides.
     async fn holders(&self) -> Result<Holders, Error>;
     /// Tells other processes that a lane has work for its owner. Only a hint: it may be lost or come twice, and the caller

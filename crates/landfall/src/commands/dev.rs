@@ -13,7 +13,7 @@ use landfall_devchain::{Devchain, Mining, dev_accounts};
 use super::dev_keys;
 use crate::cli::Dev;
 use crate::config::{Chain, Config};
-use crate::node::{Node, stop_signal};
+use crate::node::{Keys, Node, stop_signal};
 use crate::output::{Colour, coloured};
 use crate::system::unix_seconds;
 
@@ -48,13 +48,13 @@ fn dev_chain(chain: &Devchain) -> Result<Chain> {
 }
 
 /// Signers for the first of the public test accounts.
-fn dev_signers(chain: u64, count: usize) -> Result<BTreeMap<LaneId, Arc<dyn SignerPort>>> {
+fn dev_signers(chain: u64, count: usize) -> Result<Keys> {
     let mut signers: BTreeMap<LaneId, Arc<dyn SignerPort>> = BTreeMap::new();
     for account in dev_accounts().take(count) {
         let signer = dev_keys::signer(&account)?;
         signers.insert(LaneId { chain: ChainId(chain), signer: signer.account() }, Arc::new(signer));
     }
-    Ok(signers)
+    Ok(Keys { signers, ..Keys::default() })
 }
 
 fn greet(node: &Node, chain: &Devchain, every: Duration) -> Result<()> {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
-use landfall_chain::spec::{Finality, Spec};
-use landfall_core::settings::{LaneSettings, TxLimits};
+use landfall_chain::spec::{DataFeeKind, Finality, Spec};
+use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
 use landfall_core::{Account, ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -35,6 +35,7 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
+    pub(crate) advertise: String,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
     pub(crate) max_connections: usize,
@@ -47,12 +48,24 @@ impl Default for Server {
         let limits = landfall_server::Limits::default();
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
+            advertise: String::new(),
             max_body_bytes: limits.body,
             max_batch: limits.batch,
             max_connections: limits.connections,
             header_timeout_s: limits.header_time.as_secs(),
             body_timeout_s: limits.body_time.as_secs(),
         }
+    }
+}
+
+impl Server {
+    /// Where callers of other nodes are sent: what is advertised, or where it listens, if that is one address.
+    pub(crate) fn address(&self) -> Option<String> {
+        if !self.advertise.is_empty() {
+            return Some(self.advertise.clone());
+        }
+        let is_one = !self.listen.ip().is_unspecified() && self.listen.port() != 0;
+        is_one.then(|| format!("http://{}", self.listen))
     }
 }
 
@@ -140,6 +153,8 @@ pub(crate) struct Chain {
     pub(crate) low_balance_eth: f64,
     #[serde(default)]
     pub(crate) checks: bool,
+    #[serde(default = "default::max_signed_ahead")]
+    pub(crate) max_signed_ahead: u64,
     #[serde(default = "default::watch_depth")]
     pub(crate) watch_depth: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +179,9 @@ mod default {
     }
     pub(super) fn max_fee_gwei() -> u64 {
         500
+    }
+    pub(super) fn max_signed_ahead() -> u64 {
+        1_000
     }
     pub(super) fn watch_depth() -> u64 {
         64
@@ -225,6 +243,7 @@ pub(crate) struct Signer {
     pub(crate) index: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) chains: Vec<u64>,
+    pub(crate) allocation: Allocation,
 }
 
 /// `rpc = "…"` means one; commas part several, as an environment variable needs.
@@ -280,6 +299,15 @@ impl Config {
             if let Some(unknown) = signer.chains.iter().find(|id| !seen.contains_key(id)) {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
+            let here = |chain: &&Chain| signer.chains.is_empty() || signer.chains.contains(&chain.id);
+            let asks = self.chain.iter().filter(here).find(|chain| chain.approve_above_wei.is_some());
+            if let (Allocation::Admission, Some(chain)) = (signer.allocation, asks) {
+                bail!(
+                    "a signer hands out slots at admission, and chain {} asks a person about large values: a slot \
+                     cannot wait for a person. Leave out approve_above_wei, or use allocation = \"dispatch\"",
+                    chain.id
+                );
+            }
         }
         let days = self.store.keep_finished_days;
         if !(0.0..=36_500.0).contains(&days) {
@@ -316,6 +344,7 @@ impl Chain {
             max_spend_per_day_eth: 0.0,
             low_balance_eth: 0.0,
             checks: false,
+            max_signed_ahead: default::max_signed_ahead(),
             watch_depth: default::watch_depth(),
             approve_above_wei: None,
             reset_above_returned: default::reset_above_returned(),
@@ -367,6 +396,8 @@ impl Chain {
             max_in_flight: spec.max_in_flight,
             delegated_in_flight: spec.delegated_in_flight,
             gapless: !spec.mempool,
+            first_alone: spec.first_alone,
+            estimate_each_attempt: spec.data_fee == DataFeeKind::InGas,
             resubmit_after: Duration::from_secs(self.resubmit_after_s),
             bump_percent: self.bump_percent,
             replacement_percent: spec.replacement_percent,
@@ -374,6 +405,7 @@ impl Chain {
             max_spend_per_day: wei_of(self.max_spend_per_day_eth),
             low_balance: wei_of(self.low_balance_eth),
             checks: self.checks,
+            max_signed_ahead: self.max_signed_ahead,
             watch_depth: self.watch_depth,
             approve_above: self.approve_above_wei,
             reset_above_returned: Some(self.reset_above_returned),
@@ -386,6 +418,7 @@ impl Chain {
                 types: spec.tx_types.clone(),
                 gas: (spec.max_tx_gas > 0).then_some(Gas(spec.max_tx_gas)),
                 bytes: (spec.max_tx_bytes > 0).then_some(spec.max_tx_bytes),
+                calldata_floor: spec.calldata_floor,
             },
             ..LaneSettings::default()
         }

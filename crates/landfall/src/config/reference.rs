@@ -28,6 +28,12 @@ const fn by_chain(path: &'static str, value: &'static str, sentence: &'static st
 /// Every key, in the order of the file.
 pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
+    key(
+        "server.advertise",
+        "\"\"",
+        "Where callers reach this node, such as http://node-1:8645; told to callers of a lane that this node owns. Empty: \
+         where it listens.",
+    ),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key(
@@ -100,6 +106,11 @@ pub(crate) const KEYS: &[Key] = &[
         "A value above this waits for a person's yes (`POST /tx/{txId}/approve`); no limit if left out.",
     ),
     key(
+        "chain.max_signed_ahead",
+        "1000",
+        "How many slots may be signed and not mined, for signers whose allocation is \"admission\".",
+    ),
+    key(
         "chain.reset_above_returned",
         "64",
         "More slots than this given back without bytes make a lane reset itself.",
@@ -134,6 +145,16 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     by_chain("chain.gas_headroom_percent", "20", "Added to gas estimates."),
     by_chain(
+        "chain.calldata_floor",
+        "false",
+        "Gas that a caller gives must cover the data as if that were all the transaction did (EIP-7623).",
+    ),
+    by_chain(
+        "chain.first_alone",
+        "false",
+        "An account's first transaction is sent alone, since the chain's gateway drops those that race with it.",
+    ),
+    by_chain(
         "chain.data_fee",
         "\"none\"",
         "What a rollup charges for bytes: \"none\", \"in_gas\" (the estimate has it) or \"op_stack\" (on top, told by a contract).",
@@ -161,6 +182,12 @@ pub(crate) const KEYS: &[Key] = &[
     optional("signer.mnemonic_env", "\"PHRASE\"", "Or the variable that holds a BIP-39 phrase."),
     optional("signer.index", "0", "Which account of the phrase: m/44'/60'/0'/0/index."),
     optional("signer.chains", "[31337]", "The chains it may be used on; all if left out."),
+    key(
+        "signer.allocation",
+        "\"dispatch\"",
+        "When a transaction gets its nonce: \"dispatch\", when it can go out; or \"admission\", before its 202, which only \
+         the lane's owner then gives.",
+    ),
 ];
 
 fn section(path: &str) -> &str {
@@ -257,6 +284,7 @@ mod tests {
             mnemonic_env: Some(String::new()),
             index: Some(0),
             chains: vec![31337],
+            allocation: landfall_core::settings::Allocation::Dispatch,
         };
         let mut config = Config::parse(&example(), std::iter::empty()).unwrap();
         config.signer = vec![signer];

@@ -121,6 +121,16 @@ fn amounts() -> Vec<Case> {
             "gas_too_low",
             "payload.gas",
         ),
+        // EIP-7623: 40 for each of these bytes, although 16 each would run it.
+        case(
+            "gas below the floor for data",
+            paying(json!({
+                "to": RECEIVER, "data": format!("0x{}", "01".repeat(100_000)), "gas": 21_000 + 40 * 100_000 - 1,
+            })),
+            422,
+            "gas_too_low",
+            "payload.gas",
+        ),
         case("negative gas", with("/payload/gas", json!(-1)), 400, "wrong_type", "payload.gas"),
         case("gas with a point", with("/payload/gas", json!(21_000.5)), 400, "wrong_type", "payload.gas"),
         case("gas as words", with("/payload/gas", json!("much")), 400, "bad_amount", "payload.gas"),
@@ -425,7 +435,11 @@ async fn lanes_are_unused(api: &Api) {
 
 /// A server that knows the chain's block gas limit.
 async fn start(chain: &Chain) -> Server {
-    let server = Server::start(&chain.url(), Settings { server: LIMITS, ..Settings::default() }).await;
+    let server = Server::start(
+        &chain.url(),
+        Settings { server: LIMITS, chain: "calldata_floor = true", ..Settings::default() },
+    )
+    .await;
     until("the server has seen the chain", async || {
         server.api.get("/health/ready").await.body["chains"][0]["head"].as_u64()
     })

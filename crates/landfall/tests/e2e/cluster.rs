@@ -8,37 +8,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use landfall_pgtest::{Cluster, Stop};
+use landfall_pgtest::Stop;
 
-use crate::support::{Answer, Nodes, pass, signal, text, until};
+use crate::support::{Answer, Database, Nodes, own_database, pass, signal, text, until};
 
 const LANES: u64 = 8;
 /// Seconds: how long a lease lasts, when it is renewed, the skew.
 const LEASE: (u64, u64, u64) = (3, 1, 1);
 /// In the pool when a fault strikes.
 const IN_FLIGHT: u64 = 1_000;
-
-/// The database for all tests where there is one, else one of our own.
-struct Database {
-    url: String,
-    _own: Option<Cluster>,
-}
-
-impl Database {
-    fn any() -> Self {
-        match std::env::var(landfall_pgtest::VARIABLE) {
-            Ok(url) => Self { url, _own: None },
-            Err(_) => {
-                let own = own_database();
-                Self { url: own.url(), _own: Some(own) }
-            }
-        }
-    }
-}
-
-fn own_database() -> Cluster {
-    Cluster::start(landfall_pgtest::Settings::default()).unwrap()
-}
 
 /// Stops a server past its lease while it is writing, lets the others take its lanes, and lets it go on. How many of its
 /// writes were refused.

@@ -11,6 +11,7 @@
 )]
 
 mod actions;
+mod admission;
 mod bad_input;
 mod cli;
 mod cluster;

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::CommandKind;
+use landfall_core::settings::Allocation;
 use landfall_core::{ChainId, LaneId};
 use serde_json::{Value, json};
 
@@ -25,10 +26,10 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Json<Value>> {
     let mut items = Vec::new();
     for summary in &summaries {
         let hold = app.handle.explain_lane(summary.lane).await;
-        items.push(show::lane(summary, window(&app, summary.lane), hold));
+        items.push(show::lane(summary, rules(&app, summary.lane), hold));
     }
     let unused = app.handle.parts().signers.keys().filter(|lane| !used.contains(lane));
-    items.extend(unused.map(|lane| show::unused_lane(*lane, window(&app, *lane))));
+    items.extend(unused.map(|lane| show::unused_lane(*lane, rules(&app, *lane))));
     Ok(Json(json!({ "items": items, "nextCursor": null })))
 }
 
@@ -39,10 +40,10 @@ pub(crate) async fn show(
     let lane = lane(&chain, &signer)?;
     if let Some(summary) = app.handle.store().lane(lane).await? {
         let hold = app.handle.explain_lane(lane).await;
-        return Ok(Json(show::lane(&summary, window(&app, lane), hold)));
+        return Ok(Json(show::lane(&summary, rules(&app, lane), hold)));
     }
     if app.handle.parts().signers.contains_key(&lane) {
-        return Ok(Json(show::unused_lane(lane, window(&app, lane))));
+        return Ok(Json(show::unused_lane(lane, rules(&app, lane))));
     }
     Err(Problem::new(Code::NotFound, format!("there is no lane {lane} here")))
 }
@@ -121,6 +122,12 @@ fn lane(chain: &str, signer: &str) -> Answer<LaneId> {
     Ok(LaneId { chain, signer: address("signer", signer)? })
 }
 
-fn window(app: &App, lane: LaneId) -> Option<u64> {
-    app.handle.parts().chains.get(&lane.chain).map(|chain| chain.settings.max_in_flight)
+fn rules(app: &App, lane: LaneId) -> show::Rules {
+    let parts = app.handle.parts();
+    let at_admission = parts.slots_at_admission.contains(&lane);
+    let allocation = if at_admission { Allocation::Admission } else { Allocation::Dispatch };
+    show::Rules {
+        window: parts.chains.get(&lane.chain).map(|chain| chain.settings.max_in_flight),
+        allocation: parts.signers.contains_key(&lane).then_some(allocation),
+    }
 }

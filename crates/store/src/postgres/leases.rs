@@ -157,6 +157,34 @@ pub(super) async fn release(
     Ok(())
 }
 
+/// Where a session's process can be reached.
+pub(super) async fn advertise(
+    db: &ClientWrapper,
+    namespace: i64,
+    session: SessionId,
+    address: &str,
+) -> Result<(), Fault> {
+    let set = db.prepare_cached("UPDATE session SET address = $3 WHERE namespace = $1 AND id = $2").await?;
+    db.execute(&set, &[&namespace, &session.0, &address]).await?;
+    Ok(())
+}
+
+pub(super) async fn address(
+    db: &ClientWrapper,
+    namespace: i64,
+    session: SessionId,
+) -> Result<Option<String>, Fault> {
+    let get = db
+        .prepare_cached(
+            "SELECT address FROM session WHERE namespace = $1 AND id = $2 AND ends_at > clock_timestamp()",
+        )
+        .await?;
+    match db.query_opt(&get, &[&namespace, &session.0]).await? {
+        Some(row) => Ok(row.try_get(0)?),
+        None => Ok(None),
+    }
+}
+
 /// Who is there, and who has what.
 pub(super) async fn holders(db: &ClientWrapper, namespace: i64) -> Result<Holders, Fault> {
     let look = db

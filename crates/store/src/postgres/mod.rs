@@ -193,6 +193,20 @@ impl Leases for Postgres {
         ))
     }
 
+    async fn advertise(&self, session: SessionId, address: &str) -> Result<(), Error> {
+        let address: Arc<str> = address.into();
+        run!(self, "store an address", |db, inner, address| leases::advertise(
+            db,
+            inner.namespace,
+            session,
+            &address
+        ))
+    }
+
+    async fn address(&self, session: SessionId) -> Result<Option<String>, Error> {
+        run!(self, "look an address up", |db, inner| leases::address(db, inner.namespace, session))
+    }
+
     async fn holders(&self) -> Result<Holders, Error> {
         run!(self, "see who holds what", |db, inner| leases::holders(db, inner.namespace))
     }

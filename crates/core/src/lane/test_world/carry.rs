@@ -84,7 +84,7 @@ impl World {
             Fault::AnswerLost | Fault::NotDone => Err(EstimateFailure::Unavailable { text }),
             Fault::Funds => Err(EstimateFailure::InsufficientFunds { text }),
             Fault::Never => Err(EstimateFailure::Reverted { reason: text }),
-            Fault::None | Fault::Silent | Fault::Says { .. } => Ok(Gas(40_000)),
+            Fault::None | Fault::Silent | Fault::Says { .. } => Ok(self.chain.gas),
         }
     }
 

@@ -42,7 +42,7 @@ pub(in super::super) struct ModelBlock {
 pub(in super::super) struct ModelChain {
     /// By number.
     pub(in super::super) blocks: Vec<ModelBlock>,
-    first: Slot,
+    pub(in super::super) first: Slot,
     pub(in super::super) pool: BTreeMap<Slot, TxHash>,
     /// Everything that was ever signed.
     signed: BTreeMap<TxHash, Draft>,
@@ -65,6 +65,8 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) data_fee: Option<crate::fees::DataFee>,
     /// The account's code is a delegation.
     pub(in super::super) delegated: bool,
+    /// What an estimate says.
+    pub(in super::super) gas: Gas,
 }
 
 impl ModelChain {
@@ -85,6 +87,7 @@ impl ModelChain {
             refuses_gaps: false,
             balance: None,
             data_fee: None,
+            gas: Gas(40_000),
             delegated: false,
         };
         chain.push_block(Vec::new(), now);

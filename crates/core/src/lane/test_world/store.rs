@@ -211,9 +211,10 @@ impl ModelStore {
         self.journal.iter().filter(move |row| row.tx == Some(id)).map(|row| &row.entry)
     }
 
-    /// The lowest slot this lane ever handed out.
+    /// The lowest slot that a transaction ever had. An operator may fill one below it, among holes that strangers left.
     fn first_slot(&self) -> Option<Slot> {
-        let signed = self.attempts.keys().next().map(|(slot, _)| *slot);
+        let signed =
+            self.attempts.values().filter(|attempt| attempt.tx.is_some()).map(|attempt| attempt.slot).min();
         let bound = self.bindings.iter().map(|(_, slot)| *slot).min();
         [signed, bound].into_iter().flatten().min()
     }

@@ -220,12 +220,7 @@ fn check_order(world: &World) {
 /// `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-    ProptestConfig {
-        cases: asked.unwrap_or(200),
-        max_shrink_iters: 20_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases: asked.unwrap_or(200), max_shrink_iters: 20_000, ..ProptestConfig::default() }
 }
 
 proptest! {

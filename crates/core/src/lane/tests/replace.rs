@@ -16,7 +16,7 @@ impl World {
         self.carry(Kind::Load, Fault::None);
     }
 
-    fn replace(&mut self, tx: TxId, value: u64) {
+    pub(super) fn replace(&mut self, tx: TxId, value: u64) {
         self.replace_with(tx, payment_with_gas(value), Terms::default());
     }
 

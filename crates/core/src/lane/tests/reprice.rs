@@ -1,11 +1,11 @@
-use super::super::test_world::{Fault, Step, payment_with_gas};
+use super::super::test_world::{Fault, Step, payment, payment_with_gas};
 use super::{Kind, settings, world};
-use crate::Price;
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::request::{AskedFees, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
+use crate::{Gas, Price};
 
 impl super::World {
     /// A minute in which the chain moves and takes nothing of ours.
@@ -56,6 +56,33 @@ fn a_replacement_beats_the_old_price_by_a_fifth() {
     let made = world.attempts(5);
     assert_eq!(made[1].fees.cap(), made[0].fees.cap().raised_by(20));
     assert_eq!(made[1].gas, made[0].gas);
+}
+
+// covers: M3
+#[test]
+fn where_gas_moves_with_the_parent_chain_every_attempt_has_its_own_estimate() {
+    let mut world = world(LaneSettings { estimate_each_attempt: true, ..settings() });
+    world.submit_as(payment(1), Options::default());
+    world.rest();
+    world.chain.gas = Gas(120_000);
+    world.stall();
+    assert!(!world.started(Kind::Sign), "the estimate comes first");
+    world.rest();
+    // A node that says no, or nothing, does not keep a dearer attempt from being made.
+    for fault in [Fault::Never, Fault::NotDone] {
+        world.stall();
+        world.carry(Kind::Prepare, fault);
+        world.rest();
+    }
+    // What its caller has set stays as it is.
+    world.submit();
+    world.rest();
+    let gas: Vec<_> = world.attempts(5).iter().map(|attempt| attempt.gas.0).collect();
+    assert_eq!(gas, [48_000, 144_000, 144_000, 144_000], "with a fifth on top");
+    world.finalise();
+    world.stall();
+    world.rest();
+    assert!(world.attempts(6).iter().all(|attempt| attempt.gas == Gas(21_000)));
 }
 
 #[test]

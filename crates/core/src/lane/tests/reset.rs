@@ -1,6 +1,7 @@
-use super::super::test_world::{Fault, World, payment_with_gas};
+use super::super::test_world::{Fault, Step, World, payment_with_gas};
 use super::{Kind, remote, settings, world};
 use crate::Slot;
+use crate::lane::Hold;
 use crate::ports::store::CommandKind;
 use crate::request::Options;
 use crate::settings::LaneSettings;
@@ -102,4 +103,28 @@ fn too_many_returned_slots_lead_to_a_reset_once_for_each_number_of_them() {
     world.play(super::super::test_world::Step::Crash);
     world.calm_down(30);
     assert_eq!(world.desk.store.state(ids[3]), TxState::Confirmed);
+}
+
+#[test]
+fn it_does_not_step_over_a_slot_that_somebody_else_has_used() {
+    let mut world = world(remote());
+    let ids: Vec<_> = (0..2)
+        .map(|n| {
+            let id = world.submit_as(payment_with_gas(n), Options::default());
+            world.carry(Kind::Load, Fault::None);
+            id
+        })
+        .collect();
+    assert_eq!(ids.iter().map(|id| world.slot_of(*id)).collect::<Vec<_>>(), [Some(5), Some(6)]);
+    world.play(Step::Foreign);
+    world.play(Step::Foreign);
+    world.show(0, true);
+    let holds = |world: &World| matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { .. }));
+    assert!(holds(&world), "the chain has used what was reserved");
+    // The first gives its slot back, and a node that is behind shows the second as free.
+    world.replace(ids[0], 7);
+    world.reset();
+    world.show(1, true);
+    assert!(holds(&world), "slot 5 is still not accounted for");
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(5)));
 }

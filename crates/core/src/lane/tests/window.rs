@@ -168,3 +168,44 @@ fn gas_above_what_the_chain_takes_in_one_transaction_fails_before_a_slot() {
     world.rest();
     assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Failed, None));
 }
+
+// covers: L3, L5
+#[test]
+fn slots_at_admission_are_bound_and_signed_beyond_the_window_and_sent_within_it() {
+    let at_admission = LaneSettings {
+        allocation: crate::settings::Allocation::Admission,
+        max_signed_ahead: 3,
+        max_in_flight: 2,
+        ..settings()
+    };
+    let mut world = world(at_admission);
+    let ids = world.signed_four();
+    let slots = |world: &World| ids.iter().map(|id| world.slot_of(*id)).collect::<Vec<_>>();
+    assert_eq!(slots(&world), [Some(5), Some(6), Some(7), None], "as far ahead as allowed");
+    assert_eq!(world.sending(), [5, 6], "and sent as far as the window goes");
+    // The window moves on twice.
+    for _ in 0..3 {
+        world.rest();
+        world.finalise();
+    }
+    assert_eq!(slots(&world), [Some(5), Some(6), Some(7), Some(8)]);
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+// covers: E15
+#[test]
+fn where_a_gateway_wants_it_an_accounts_first_transaction_goes_out_alone() {
+    let mut world = World::new(LaneSettings { first_alone: true, ..settings() }, 2);
+    world.chain.first = crate::Slot(0);
+    world.show(0, true);
+    world.rest();
+    let ids = world.signed_four();
+    assert_eq!(world.sending(), [0], "nothing races to be the first");
+    world.rest();
+    world.finalise();
+    world.rest();
+    assert_eq!(world.attempts(1).len(), 1, "and then as many as elsewhere");
+    assert_eq!(world.attempts(3).len(), 1);
+    world.finalise();
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}

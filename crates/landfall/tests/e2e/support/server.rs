@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) node: String,
     /// Lines for the `[[chain]]` part.
     pub(crate) chain: &'static str,
+    /// Lines for every `[[signer]]` part.
+    pub(crate) signer: &'static str,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
     /// The URL of the store.
@@ -51,6 +53,7 @@ impl Default for Settings {
             request_timeout_ms: 2_000,
             node: "landfall".to_owned(),
             chain: "",
+            signer: "",
             server: "",
             store_url: "sqlite://landfall.db".to_owned(),
             store: "",
@@ -81,7 +84,12 @@ impl Settings {
         );
         for n in 0..self.signers {
             let address = account(n).address;
-            writeln!(text, "[[signer]]\naddress = \"{address}\"\nprivate_key_env = \"KEY_{n}\"").unwrap();
+            writeln!(
+                text,
+                "[[signer]]\naddress = \"{address}\"\nprivate_key_env = \"KEY_{n}\"\n{}",
+                self.signer
+            )
+            .unwrap();
         }
         text
     }
