@@ -94,15 +94,22 @@ impl Shared {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// There is work for this lane: wake it where it runs, or start it.
+    /// There is work for this lane: wake it where it runs, here or on another node, or start it.
     pub(crate) fn work_for(&self, lane: LaneId) {
-        match self.directory.mailbox(lane) {
-            Some(mailbox) => mailbox.wake(),
-            None => {
-                self.want_lane(lane);
-                self.lanes_changed.notify_one();
-            }
+        if !self.hinted_work_for(lane) {
+            self.parts.store.announce(lane);
         }
+    }
+
+    /// Somebody says that there is work for this lane. False if it does not run here; it starts if it belongs here.
+    fn hinted_work_for(&self, lane: LaneId) -> bool {
+        if let Some(mailbox) = self.directory.mailbox(lane) {
+            mailbox.wake();
+            return true;
+        }
+        self.want_lane(lane);
+        self.lanes_changed.notify_one();
+        false
     }
 
     /// Start this lane when it does not run any more.
@@ -317,6 +324,9 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
             tokio::select! {
                 biased;
                 () = shared.lanes_changed.notified() => start_wanted(&shared, &mut spread).await,
+                lane = shared.parts.store.announced() => {
+                    shared.hinted_work_for(lane);
+                }
                 () = &mut next => break,
             }
             if shared.is_stopping() {

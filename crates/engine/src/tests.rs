@@ -162,6 +162,9 @@ struct Handled {
     loads: Arc<AtomicU64>,
     /// While it is set, no commit of a lane can be stored.
     refuses: Arc<Mutex<Option<&'static str>>>,
+    /// What this node told others, and when another tells of the lane.
+    announced: Arc<Mutex<Vec<LaneId>>>,
+    hint: Arc<Notify>,
 }
 
 impl Handled {
@@ -171,6 +174,8 @@ impl Handled {
             fates: Arc::default(),
             loads: Arc::default(),
             refuses: Arc::default(),
+            announced: Arc::default(),
+            hint: Arc::default(),
         }
     }
 
@@ -225,6 +230,15 @@ impl Leases for Handled {
 
     async fn holders(&self) -> Result<Holders, Error> {
         self.memory.holders().await
+    }
+
+    fn announce(&self, lane: LaneId) {
+        self.announced.lock().unwrap().push(lane);
+    }
+
+    async fn announced(&self) -> LaneId {
+        self.hint.notified().await;
+        LANE
     }
 }
 
@@ -359,6 +373,32 @@ async fn a_lane_whose_task_was_lost_to_a_panic_is_started_again() {
     })
     .await;
     assert_eq!(handle.health().await.lanes_running, 1);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_from_another_node_starts_a_lane_at_once_and_what_is_not_run_here_is_told() {
+    let (engine, store) = engine().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(store.loads(), 0, "there is nothing to do");
+    let hinted_at = Instant::now();
+    store.hint.notify_one();
+    until("the lane is loaded", async || store.loads() == 1).await;
+    assert!(hinted_at.elapsed() < Duration::from_millis(100), "long before the next look at the store");
+    assert!(store.announced.lock().unwrap().is_empty(), "a hint is not passed on");
+    let handle = engine.handle();
+    submit(&handle).await;
+    assert!(store.announced.lock().unwrap().is_empty(), "it runs here");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admission_for_a_lane_that_does_not_run_here_is_told_to_the_others() {
+    let (engine, store) = engine().await;
+    // Between two looks at the store, of which the next would find it here.
+    tokio::time::sleep(Duration::from_millis(10_500)).await;
+    submit(&engine.handle()).await;
+    assert_eq!(*store.announced.lock().unwrap(), [LANE]);
     engine.stop().await;
 }
 

@@ -118,6 +118,14 @@ impl Leases for Faulty {
     async fn holders(&self) -> Result<Holders, Error> {
         self.store.holders().await
     }
+
+    fn announce(&self, lane: LaneId) {
+        self.store.announce(lane);
+    }
+
+    async fn announced(&self) -> LaneId {
+        self.store.announced().await
+    }
 }
 
 #[async_trait]

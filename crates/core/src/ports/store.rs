@@ -393,6 +393,14 @@ pub trait Leases: Send + Sync {
     }
     /// The live sessions and their lanes. Only a hint, old when it arrives: [`Self::acquire`] decides.
     async fn holders(&self) -> Result<Holders, Error>;
+    /// Tells other processes that a lane has work for its owner. Only a hint: it may be lost or come twice, and the caller
+    /// waits for nothing. What has work is found by [`Reads::lanes_with_work`].
+    fn announce(&self, _lane: LaneId) {}
+    /// Waits for such a hint from another process; for ever where processes cannot tell each other. One that is dropped
+    /// while it waits has taken nothing.
+    async fn announced(&self) -> LaneId {
+        std::future::pending().await
+    }
 }
 
 /// A lane as its owner loads it.

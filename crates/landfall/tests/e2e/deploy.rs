@@ -214,43 +214,46 @@ fn the_unit_is_well_formed_and_the_image_is_built_with_the_compiler_that_is_aske
     }
 }
 
-/// A file, the arguments with which it starts the program, and the variables it gives it.
-type Start = (&'static str, Vec<String>, Vec<(String, String)>);
+/// How a file starts the program.
+struct Start {
+    whose: &'static str,
+    args: Vec<String>,
+    /// The names of the variables it gets.
+    variables: Vec<String>,
+}
 
-/// How the program is started by each file. What is not written down there stands for itself.
 fn starts() -> Vec<Start> {
-    let list = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let unit = text("deploy/systemd/landfall.service");
-    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
-    let (name, host) =
-        value("Environment=").split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
     let by_unit = value("ExecStart=").split_whitespace().skip(1).map(str::to_owned).collect();
+    let name = value("Environment=").split('=').next().unwrap().to_owned();
 
     let image = text("deploy/docker/Dockerfile");
     let command = image.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
     let compose = &yaml("deploy/docker/compose.yaml")[0]["services"]["node-2"]["environment"];
-    let compose = compose.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.to_string()));
+    let compose = compose.as_object().unwrap().keys().cloned().collect();
 
     let files = yaml("deploy/kubernetes/landfall.yaml");
     let nodes = files.iter().find(|file| file["kind"] == "StatefulSet").unwrap();
     let container = &nodes["spec"]["template"]["spec"]["containers"][0];
+    let args = serde_json::from_value(container["args"].clone()).unwrap();
     let names = container["env"].as_array().unwrap().iter();
-    let names = names.map(|one| (one["name"].as_str().unwrap().to_owned(), String::new()));
+    let names = names.map(|one| one["name"].as_str().unwrap().to_owned()).collect();
     vec![
-        ("the unit", by_unit, vec![(name, host)]),
-        ("compose", serde_json::from_str(command).unwrap(), compose.collect()),
-        ("kubernetes", list(&container["args"]), names.collect()),
+        Start { whose: "the unit", args: by_unit, variables: vec![name] },
+        Start { whose: "compose", args: serde_json::from_str(command).unwrap(), variables: compose },
+        Start { whose: "kubernetes", args, variables: names },
     ]
 }
 
 #[tokio::test]
 async fn the_program_is_started_with_flags_and_settings_that_it_knows() {
     let folder = tempfile::tempdir().unwrap();
-    let with = |args: &[String], variables: &[(String, String)]| {
+    let with = |args: &[String], variables: &[String]| {
         let mut command = program(folder.path());
         let config = root("deploy/docker/landfall.toml").display().to_string();
         command.args(args.iter().map(|one| one.replace("/etc/landfall/landfall.toml", &config)));
-        for (name, _) in variables.iter().filter(|(name, _)| name.starts_with("LANDFALL_")) {
+        for name in variables.iter().filter(|name| name.starts_with("LANDFALL_")) {
             let value = match name.as_str() {
                 "LANDFALL_CHAIN__0__RPC" => "http://127.0.0.1:1",
                 "LANDFALL_STORE__URL" => "postgres://landfall:x@127.0.0.1:1/landfall",
@@ -262,7 +265,7 @@ async fn the_program_is_started_with_flags_and_settings_that_it_knows() {
         command.env("KEY_A", account(0).key.to_string());
         run(command)
     };
-    for (whose, args, variables) in starts() {
+    for Start { whose, args, variables } in starts() {
         assert!(args.iter().any(|one| one == "/etc/landfall/landfall.toml"), "{whose}: {args:?}");
         let output = with(&args, &variables).await;
         assert!(
@@ -273,7 +276,7 @@ async fn the_program_is_started_with_flags_and_settings_that_it_knows() {
     }
     // What is not known is refused, so the above says something.
     let args = ["serve", "--config", "/etc/landfall/landfall.toml"].map(str::to_owned);
-    let output = with(&args, &[("LANDFALL_NODE__TITLE".to_owned(), String::new())]).await;
+    let output = with(&args, &["LANDFALL_NODE__TITLE".to_owned()]).await;
     assert!(!output.said.contains("cannot be reached") && output.said.contains("title"), "{}", output.said);
 }
 

@@ -8,12 +8,13 @@
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
 //! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
+//! | `hints` | what processes tell each other, and nothing depends on |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! What it relies on, of any database that speaks PostgreSQL's language: row locks that are held to the commit, and
 //! statements that see what was committed before they began (READ COMMITTED, or stricter with retries). No advisory
-//! locks, no transaction numbers, no notifications.
+//! locks, no transaction numbers; notifications only as hints.
 
 mod admit;
 mod archive;
@@ -23,6 +24,7 @@ mod error;
 pub(crate) mod fill;
 mod forget;
 mod group;
+mod hints;
 mod lanes;
 mod leases;
 pub(crate) mod moved_in;
@@ -35,7 +37,7 @@ mod small;
 mod tls;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,6 +51,7 @@ use landfall_core::{
     Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
 };
 
+use hints::Hints;
 use lanes::LaneNumbers;
 pub use open::{OpenError, Options, without_password};
 use pool::Connections;
@@ -65,7 +68,20 @@ struct Inner {
     place: String,
     connections: Connections,
     namespace: i64,
+    schema: String,
     numbers: LaneNumbers,
+    /// Begun by the first that tells or listens: most processes that open a store do neither.
+    hints: OnceLock<Hints>,
+}
+
+impl Inner {
+    fn hints(&self) -> &Hints {
+        self.hints.get_or_init(|| {
+            let Connections { config, tls, .. } = &self.connections;
+            let (config, tls) = (config.clone(), tls.clone());
+            Hints::start(hints::Place { config, tls, schema: self.schema.clone(), namespace: self.namespace })
+        })
+    }
 }
 
 impl Drop for Inner {
@@ -86,8 +102,15 @@ impl Postgres {
         let connections = open::connections_of(url, options)?;
         let namespace = open::open(&connections, url, namespace, options).await?;
         let place = without_password(url);
-        let numbers = LaneNumbers::default();
-        Ok(Self { inner: Arc::new(Inner { place, connections, namespace, numbers }) })
+        let inner = Inner {
+            place,
+            connections,
+            namespace,
+            schema: options.schema.clone(),
+            numbers: LaneNumbers::default(),
+            hints: OnceLock::new(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 
@@ -186,6 +209,14 @@ impl Leases for Postgres {
 
     async fn holders(&self) -> Result<Holders, Error> {
         run!(self, "see who holds what", |db, inner| leases::holders(db, inner.namespace))
+    }
+
+    fn announce(&self, lane: LaneId) {
+        self.inner.hints().tell(lane);
+    }
+
+    async fn announced(&self) -> LaneId {
+        self.inner.hints().next().await
     }
 }
 

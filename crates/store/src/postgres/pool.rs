@@ -44,6 +44,9 @@ impl Limits {
 pub(super) struct Connections {
     pool: Pool,
     pub(super) limits: Limits,
+    /// How one more is made that is not of the pool.
+    pub(super) config: tokio_postgres::Config,
+    pub(super) tls: Tls,
 }
 
 /// One connection, closed unless it is given back.
@@ -72,8 +75,11 @@ impl Connections {
             let settings = settings.clone();
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
         });
-        let manager =
-            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let manager = Manager::from_config(
+            config.clone(),
+            tls.clone(),
+            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+        );
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)
@@ -81,7 +87,7 @@ impl Connections {
             .create_timeout(Some(limits.step))
             .post_create(greet)
             .build()?;
-        Ok(Self { pool, limits })
+        Ok(Self { pool, limits, config, tls })
     }
 
     /// A connection, new or used.

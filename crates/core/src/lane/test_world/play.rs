@@ -115,6 +115,8 @@ pub(in super::super) struct World {
     fate: CommitFate,
     /// Blocks below this were shown to the lane with their receipts.
     shown: u64,
+    /// The chain took blocks back that may have been final for callers, and the lane has not seen it yet.
+    unseen_reorg: bool,
     /// Transactions whose preparation or signature failed at some time: they may be overtaken.
     pub(in super::super) overtaken: std::collections::BTreeSet<TxId>,
 }
@@ -131,6 +133,7 @@ impl World {
             ghosts: Vec::new(),
             fate: CommitFate::Done,
             shown: 1,
+            unseen_reorg: false,
             overtaken: std::collections::BTreeSet::new(),
         }
     }
@@ -191,6 +194,7 @@ impl World {
             Step::Mine { most, success } => self.chain.mine(most, success, now),
             Step::Reorg { depth, keep, refill } => {
                 self.chain.reorg(depth, keep, refill, now);
+                self.unseen_reorg = self.chain.deep > 0;
                 self.shown = self.shown.min(self.chain.head().at.number.saturating_sub(depth + refill));
             }
             Step::Foreign => self.chain.mine_foreign(now),
@@ -265,7 +269,8 @@ impl World {
             None => self.forget(),
         }
         for (id, state) in before {
-            if !state.is_terminal() && self.desk.store.state(id).is_terminal() {
+            // By what it was shown last the lane may end what the chain has just taken back; in the end that lands again.
+            if !state.is_terminal() && self.desk.store.state(id).is_terminal() && !self.unseen_reorg {
                 self.check_ending(id);
             }
         }
@@ -332,6 +337,7 @@ impl World {
             Vec::new()
         };
         self.shown = upto + 1;
+        self.unseen_reorg = false;
         self.turn(vec![LaneEvent::Chain { view, receipts: found }]);
     }
 

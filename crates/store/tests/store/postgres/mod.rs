@@ -2,6 +2,7 @@
 //! that cross.
 
 mod fence;
+mod hints;
 mod journal;
 mod leases;
 mod lost;
