@@ -37,6 +37,9 @@ impl Handle {
                 let address = self.store().address(session).await?;
                 return Err(SubmitError::NotOwner { lane, node, address });
             }
+            if shared.is_stopping() {
+                return Err(SubmitError::NoSlot { lane, why: "this node is stopping".to_owned() });
+            }
             if Instant::now() >= until {
                 let why = shared.lane_troubles().remove(&lane);
                 let why = why.unwrap_or_else(|| "no node runs the lane yet".to_owned());
@@ -47,7 +50,7 @@ impl Handle {
         }
         while let Some(hold) = self.hold(lane).await {
             // One that was just loaded will see its chain in a moment.
-            if hold != Hold::NoView || Instant::now() >= until {
+            if hold != Hold::NoView || shared.is_stopping() || Instant::now() >= until {
                 return Err(SubmitError::NoSlot { lane, why: hold.sentence() });
             }
             shared.pause(ASK_EVERY).await;

@@ -224,6 +224,9 @@ pub(crate) async fn write(
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
     let told = shared.awaited.answers(&commit.txs);
+    if shared.parts.timings.planted == Some(PlantedInEngine::ToldBeforeCommit) {
+        shared.awaited.tell(told.clone());
+    }
     let moved: Vec<TxId> = commit.txs.iter().map(|update| update.id).collect();
     let disabled = commit.row.disabled;
     let facts = lives.facts(&commit);

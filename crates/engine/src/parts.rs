@@ -50,6 +50,8 @@ pub enum PlantedInEngine {
     ReloadedUnderOldToken,
     /// Another chain with the same id is as good.
     AnyChainWillDo,
+    /// A caller is told its slot before that is on disk.
+    ToldBeforeCommit,
 }
 
 impl Default for Timings {

@@ -101,7 +101,8 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         payload,
         options,
     };
-    let asked = Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee };
+    let asked =
+        Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee, slot: None };
     inner.asked.insert(marker, asked);
     submission
 }
@@ -117,6 +118,9 @@ pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
     }
 }
 
+/// How often a caller asks a lane that has no slots to give.
+const MOST_WITHOUT_SLOT: u32 = 10;
+
 /// Asks one node after another until one says yes.
 async fn until_accepted(
     world: &Arc<World>,
@@ -124,6 +128,7 @@ async fn until_accepted(
     marker: u64,
     submission: &Submission,
 ) -> Option<TxId> {
+    let mut without_slot = 0;
     loop {
         let alive = nodes.alive();
         let chosen = world.lock().rng.pick(&alive).copied();
@@ -137,7 +142,12 @@ async fn until_accepted(
             PATIENCE
         };
         match tokio::time::timeout(patience, handle.submit(submission.clone())).await {
-            Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => return told(world, marker, tx.id),
+            Ok(Ok(Admission::New(tx) | Admission::Replay(tx))) => {
+                if let Some(asked) = world.lock().asked.get_mut(&marker) {
+                    asked.slot = asked.slot.or(tx.status.slot);
+                }
+                return told(world, marker, tx.id);
+            }
             Ok(Ok(Admission::Removed(kept))) => return told(world, marker, kept.id),
             Ok(Ok(Admission::Conflict(tx))) => {
                 world.violated(
@@ -148,12 +158,13 @@ async fn until_accepted(
             }
             // A deadline that has passed or a lane that is disabled is refused before anything is stored.
             Ok(Err(SubmitError::Refused(_))) => return None,
-            Ok(Err(
-                SubmitError::Store(_)
-                | SubmitError::Unknown(_)
-                | SubmitError::NotOwner { .. }
-                | SubmitError::NoSlot { .. },
-            ))
+            // A lane that holds gives no slots, maybe for ever; nothing was stored.
+            Ok(Err(SubmitError::NoSlot { .. })) if without_slot >= MOST_WITHOUT_SLOT => return None,
+            Ok(Err(SubmitError::NoSlot { .. })) => {
+                without_slot += 1;
+                tokio::time::sleep(Duration::from_millis(world.range(50, 1_500))).await;
+            }
+            Ok(Err(SubmitError::Store(_) | SubmitError::Unknown(_) | SubmitError::NotOwner { .. }))
             | Err(_) => {
                 let wait = if patience == PATIENCE { world.range(50, 1_500) } else { world.range(0, 50) };
                 tokio::time::sleep(Duration::from_millis(wait)).await;

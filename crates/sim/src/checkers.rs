@@ -51,6 +51,7 @@ impl Checkers {
             self.final_stays(&tx);
             let Ok(Some(record)) = self.memory.tx(tx.id).await else { continue };
             let asked = marker(&tx).and_then(|marker| self.world.lock().asked.get(&marker).cloned());
+            let told_slot = asked.as_ref().and_then(|asked| asked.slot);
             let ceiling = asked.and_then(|asked| asked.max_fee).unwrap_or(u128::MAX).min(MAX_FEE.0);
             for attempt in &record.attempts {
                 // A no-op must get through, so it may use the chain's whole ceiling.
@@ -67,6 +68,7 @@ impl Checkers {
                     format!("{} has {} entries and {} attempts", tx.id, entries.len(), record.attempts.len());
                 self.world.violated(Rule::Bounded, text);
             }
+            self.slot_as_told(&record.tx, told_slot, &entries);
             if self.world.scenario.long_halt {
                 self.quiet_while_halted(&record.tx, &entries);
             }
@@ -88,6 +90,19 @@ impl Checkers {
                 );
                 self.world.violated(Rule::JournalExplains, text);
             }
+        }
+    }
+
+    /// A slot that a caller was told is on disk. A restored copy may have lost it.
+    fn slot_as_told(&self, tx: &Transaction, told: Option<Slot>, entries: &[JournalRow]) {
+        let Some(told) = told.filter(|_| self.world.scenario.rate(Fault::RestoredStore) == 0) else { return };
+        let stored = |row: &JournalRow| match row.entry {
+            Entry::Signed { slot, .. } | Entry::SlotReserved { slot } => slot == told,
+            _ => false,
+        };
+        if !entries.is_empty() && !entries.iter().any(stored) {
+            let text = format!("{} was told slot {told}, and never had it", tx.id);
+            self.world.violated(Rule::SlotAsTold, text);
         }
     }
 

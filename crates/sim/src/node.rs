@@ -125,8 +125,11 @@ impl Nodes {
                 signers.insert(LaneId { chain: id, signer: account }, Arc::new(signer));
             }
         }
+        let first = accounts(1);
+        let at_admission = signers.keys().filter(|lane| first.contains(&lane.signer)).copied();
+        let at_admission = at_admission.filter(|_| scenario.slots_at_admission).collect();
         Parts {
-            slots_at_admission: std::collections::BTreeSet::new(),
+            slots_at_admission: at_admission,
             address: None,
             node: store.name.clone(),
             store: Arc::new(store),

@@ -121,6 +121,8 @@ planted! {
     ExpiresByOwnClock = "deadline by the node's clock", found by [ExpiresByBlockTime];
     /// A slot is re-priced for being slow also while the chain makes no blocks.
     BumpsWhileHalted = "bumps while the chain stands still", found by [QuietWhileHalted];
+    /// A caller is told its slot before that is on disk.
+    ToldBeforeCommit = "slot told before it is stored", found by [SlotAsTold];
     /// What is in a block for long enough is final.
     FinalByTime = "final by time", found by [QuietWhileHalted];
     /// A caller's own ceiling is forgotten.
@@ -168,6 +170,7 @@ impl Planted {
             | Self::LostCommitAssumedDone
             | Self::ReloadedUnderOldToken
             | Self::AnyChainWillDo
+            | Self::ToldBeforeCommit
             | Self::RenewedFromAnswer
             | Self::NameIsSession
             | Self::JournalBySequence
@@ -188,6 +191,7 @@ impl Planted {
             Self::RenewedFromAnswer => Some(PlantedInEngine::RenewedFromAnswer),
             Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
             Self::AnyChainWillDo => Some(PlantedInEngine::AnyChainWillDo),
+            Self::ToldBeforeCommit => Some(PlantedInEngine::ToldBeforeCommit),
             _ => None,
         }
     }
@@ -208,6 +212,7 @@ impl Planted {
                 };
                 few.with(self.takes())
             }
+            Self::ToldBeforeCommit => Scenario { slots_at_admission: true, ..Scenario::from_seed(seed) },
             _ => Scenario::from_seed(seed).with(self.takes()),
         }
     }

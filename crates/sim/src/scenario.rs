@@ -125,6 +125,8 @@ pub struct Scenario {
     pub twins: bool,
     /// What the fees of a lane may come to in a day, in wei. Days pass quickly once the faults have stopped.
     pub budget: Option<u64>,
+    /// The first signer's lanes hand out slots at admission.
+    pub slots_at_admission: bool,
     /// Little goes wrong, so that rules about time can be strict.
     pub quiet: bool,
     /// The chain stands still for half an hour when it does.
@@ -171,6 +173,7 @@ impl Scenario {
             tagged: rng.chance(700),
             twins: rng.chance(200),
             budget: None,
+            slots_at_admission: false,
             quiet: false,
             long_halt: false,
             rates,
@@ -185,7 +188,9 @@ impl Scenario {
             // Enough for the dearest that a caller may ask for: what no day can pay waits for ever, and says so.
             scenario.budget = Some(rng.range(13, 30) * 1_000_000_000_000_000);
         }
-        if rng.chance(40) { scenario.hushed() } else { scenario }
+        let hushed = rng.chance(40);
+        scenario.slots_at_admission = rng.chance(250);
+        if hushed { scenario.hushed() } else { scenario }
     }
 
     /// A world in which pools forget and accounts run dry, and nothing else goes wrong.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ports::clock::{Clock, Random};
-use landfall_core::{ChainId, LaneId, Millis, SessionId, TxHash, TxId};
+use landfall_core::{ChainId, LaneId, Millis, SessionId, Slot, TxHash, TxId};
 use landfall_engine::Submission;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -81,6 +81,8 @@ pub enum Rule {
     WithinBudget,
     /// A deadline has passed by the chain's clock before anything expires.
     ExpiresByBlockTime,
+    /// A slot that a caller was told is stored.
+    SlotAsTold,
     /// In a quiet world: no slot is handed out for an account that is seen to be empty.
     PaidFor,
     /// In a quiet world: what the pools have lost is soon in one again.
@@ -116,6 +118,7 @@ impl Rule {
             Self::ApprovedFirst => "what needs a yes is not sent before",
             Self::WithinBudget => "a lane spends no more than its budget",
             Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
+            Self::SlotAsTold => "a slot that a caller was told is the one it has",
             Self::PaidFor => "an empty account gets no slots",
             Self::BackInThePool => "what the pools have lost is soon in one again",
         }
@@ -141,6 +144,8 @@ pub(crate) struct Asked {
     /// It asked for it to be cancelled, or gave it a deadline.
     pub(crate) may_end_otherwise: bool,
     pub(crate) max_fee: Option<u128>,
+    /// The slot it was told when it handed its transaction over.
+    pub(crate) slot: Option<Slot>,
 }
 
 pub(crate) struct Inner {

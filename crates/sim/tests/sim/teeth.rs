@@ -70,6 +70,7 @@ teeth! {
     a_recheck_without_a_no_op_is_found: RecheckedAtOnce;
     a_deadline_by_the_nodes_clock_is_found: ExpiresByOwnClock;
     bumps_while_the_chain_stands_still_are_found: BumpsWhileHalted;
+    a_slot_told_before_it_is_stored_is_found: ToldBeforeCommit;
     finality_by_time_is_found: FinalByTime;
     a_forgotten_ceiling_is_found: CeilingForgotten;
 }
