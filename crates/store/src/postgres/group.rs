@@ -63,8 +63,8 @@ enum Failure {
     Some(Vec<(usize, Fault)>),
     /// Nothing of it is on disk.
     NotDone(Fault),
-    /// It may be on disk.
-    Maybe(Fault),
+    /// It may be on disk. But for these, which were refused and are not in it.
+    Maybe(Fault, Vec<(usize, Answer)>),
 }
 
 impl From<Fault> for Failure {
@@ -95,7 +95,10 @@ pub(super) async fn write(store: &Inner, group: &[Write]) -> Vec<Answer> {
                 answers.extend(bad.into_iter().map(|(at, fault)| (at, Err(failed(&batch, fault)))));
                 todo.push_front(batch);
             }
-            Err(Failure::Maybe(fault)) => {
+            Err(Failure::Maybe(fault, refused)) => {
+                // Refused stays refused: on a second look, what raised the version instead could be taken for this one.
+                batch.indices.retain(|index| refused.iter().all(|(at, _)| at != index));
+                answers.extend(refused);
                 tracing::warn!(%fault, writes = batch.indices.len(), "the answer to a commit was lost; looking it up");
                 batch.again = true;
                 next_try(batch, fault, until, &mut todo, &mut answers).await;
@@ -234,7 +237,7 @@ async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(u
         let usable = match &failure {
             Failure::Some(_) | Failure::NotDone(Fault::Refused(_) | Fault::Fenced(_)) => true,
             Failure::NotDone(Fault::Sql(error)) => error.code().is_some(),
-            Failure::NotDone(_) | Failure::Maybe(_) => false,
+            Failure::NotDone(_) | Failure::Maybe(..) => false,
         };
         let rollback = async { Ok(db.batch_execute("ROLLBACK").await?) };
         if usable && store.connections.within(rollback).await.is_ok() {
@@ -249,7 +252,10 @@ async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(u
             connection.give_back();
             Ok(answers)
         }
-        Err(fault @ Fault::Lost(_)) => Err(Failure::Maybe(fault)),
+        Err(fault @ Fault::Lost(_)) => {
+            answers.retain(|(_, answer)| matches!(answer, Err(WriteError::Fenced { .. })));
+            Err(Failure::Maybe(fault, answers))
+        }
         // The server says that it did not commit.
         Err(fault) => Err(Failure::NotDone(fault)),
     }

@@ -61,6 +61,22 @@ async fn a_commit_that_landed_is_answered_as_written_although_its_answer_was_los
 }
 
 #[tokio::test]
+async fn what_was_refused_stays_refused_although_the_answer_of_its_group_was_lost() {
+    let (_database, proxy, store) = behind_a_proxy(LEASE).await;
+    admit_new(&store, request(lane(1), 1)).await;
+    let token = own(&store, lane(1)).await;
+    commit(&store, bind(lane(1), token, 0, 1, 0)).await.unwrap();
+    // It is of the version before that: the lane is now where this one would have brought it.
+    let stale = Write::Lane(Box::new(turn(lane(1), token, 0)));
+    proxy.set("COMMIT\0", Trap::CutAnswer);
+    let answers = store.write(vec![Write::Admit(Box::new(request(lane(2), 2))), stale]).await;
+    proxy.sprung().await;
+    assert!(matches!(answers[0], Ok(Written::Admitted(_))), "{:?}", answers[0]);
+    assert!(matches!(answers[1], Err(WriteError::Fenced { .. })), "{:?}", answers[1]);
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().version, LaneVersion(1));
+}
+
+#[tokio::test]
 async fn a_commit_that_never_arrived_is_made_again() {
     let (database, proxy, store) = behind_a_proxy(LEASE).await;
     let group = group(&store).await;
