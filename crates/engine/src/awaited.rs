@@ -39,24 +39,22 @@ impl Awaited {
         }
     }
 
-    /// What of a commit is waited for; told when the commit is on disk.
-    pub(crate) fn answers(&self, updates: &[TxUpdate]) -> Vec<TxUpdate> {
-        let waiting = self.inner();
-        if waiting.is_empty() {
-            return Vec::new();
-        }
-        let awaited = |update: &&TxUpdate| waiting.contains_key(&update.id) && is_told(&update.status);
-        updates.iter().filter(awaited).cloned().collect()
-    }
-
+    /// These are on disk. Whoever registers from now on finds them there.
     pub(crate) fn tell(&self, updates: Vec<TxUpdate>) {
         for TxUpdate { id, status } in updates {
-            for caller in self.inner().remove(&id).unwrap_or_default() {
+            let callers = self.inner().remove(&id).unwrap_or_default();
+            for caller in callers {
                 // The caller may have gone meanwhile.
                 caller.send(status.clone()).ok();
             }
         }
     }
+}
+
+/// What of a commit somebody may wait for. Who does is asked when it is on disk, and not before: a caller that registers
+/// in between does not find it in the store either.
+pub(crate) fn answers(updates: &[TxUpdate]) -> Vec<TxUpdate> {
+    updates.iter().filter(|update| is_told(&update.status)).cloned().collect()
 }
 
 /// A caller has heard what it waits for.

@@ -17,6 +17,7 @@ use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::actions;
+use crate::awaited;
 use crate::lives::Lives;
 use crate::mailbox::{Mailbox, Question};
 use crate::parts::PlantedInEngine;
@@ -223,7 +224,8 @@ pub(crate) async fn write(
     let id = lane.id();
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
-    let told = shared.awaited.answers(&commit.txs);
+    let at_admission = shared.parts.slots_at_admission.contains(&id);
+    let told = if at_admission { awaited::answers(&commit.txs) } else { Vec::new() };
     if shared.parts.timings.planted == Some(PlantedInEngine::ToldBeforeCommit) {
         shared.awaited.tell(told.clone());
     }
