@@ -11,13 +11,13 @@
 
 use std::time::Duration;
 
-use landfall_core::LaneId;
 use landfall_core::lane::Hold;
 use landfall_core::ports::store::Admission;
 use landfall_core::transaction::Transaction;
+use landfall_core::{LaneId, TxId};
 use tokio::time::Instant;
 
-use crate::awaited::is_told;
+use crate::awaited::{Awaited, is_told};
 use crate::handle::{Handle, SubmitError};
 
 /// How long a lane that nobody runs may take to be taken and to see its chain.
@@ -25,6 +25,18 @@ const CLAIM_LIMIT: Duration = Duration::from_secs(4);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How long a caller waits for its slots.
 pub(crate) const SLOT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Nobody waits for this transaction any more of those who gave up, however they did.
+struct Swept<'a> {
+    awaited: &'a Awaited,
+    id: TxId,
+}
+
+impl Drop for Swept<'_> {
+    fn drop(&mut self) {
+        self.awaited.sweep(self.id);
+    }
+}
 
 impl Handle {
     /// Makes sure that this node owns the lane and that the lane hands out slots, or says who does, or why not.
@@ -72,6 +84,8 @@ impl Handle {
         if is_told(&tx.status) || !shared.parts.slots_at_admission.contains(&tx.lane) {
             return tx;
         }
+        // Also if the caller hangs up.
+        let swept = Swept { awaited: &shared.awaited, id: tx.id };
         let told = shared.awaited.register(tx.id);
         let status = match self.store().statuses(&[tx.id]).await {
             Ok(found) => found.into_iter().map(|(_, status)| status).find(is_told),
@@ -79,9 +93,14 @@ impl Handle {
         };
         let status = match status {
             Some(status) => Some(status),
-            None => tokio::time::timeout_at(until, told).await.ok().and_then(Result::ok),
+            None => tokio::select! {
+                biased;
+                told = told => told.ok(),
+                () = tokio::time::sleep_until(until) => None,
+                () = shared.stopped() => None,
+            },
         };
-        shared.awaited.sweep(tx.id);
+        drop(swept);
         match status {
             Some(status) => Transaction { status, ..tx },
             None => tx,

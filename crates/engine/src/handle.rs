@@ -1,6 +1,6 @@
 //! What callers hold of an engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -138,6 +138,9 @@ pub struct Health {
     pub lanes_in_trouble: BTreeMap<LaneId, String>,
 }
 
+/// Lanes that hand out slots at admission: whether they were found to be ours when this request came to them.
+type Claims = BTreeMap<LaneId, Result<(), SubmitError>>;
+
 /// A submission on its way.
 enum Pending {
     Known(Box<Admission>),
@@ -188,7 +191,7 @@ impl Handle {
     /// Stores several, each as if alone; the answers are in their order. A key repeated among them is a replay.
     pub async fn submit_all(&self, submissions: Vec<Submission>) -> Vec<Result<Admission, SubmitError>> {
         let mut pending = Vec::with_capacity(submissions.len());
-        let mut claimed = BTreeSet::new();
+        let mut claimed = Claims::new();
         for submission in submissions {
             pending.push(self.enqueue(submission, None, &mut claimed).await);
         }
@@ -216,12 +219,11 @@ impl Handle {
         }
     }
 
-    /// `claimed`: lanes that hand out slots at admission and were found to be ours a moment ago.
     async fn enqueue(
         &self,
         submission: Submission,
         retry_of: Option<TxId>,
-        claimed: &mut BTreeSet<LaneId>,
+        claimed: &mut Claims,
     ) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
@@ -238,13 +240,20 @@ impl Handle {
             }
             Err(other) => return Err(other),
         };
-        if parts.slots_at_admission.contains(&new.lane) && !claimed.contains(&new.lane) {
-            if let Err(error) = self.claim(new.lane).await {
+        if parts.slots_at_admission.contains(&new.lane) {
+            let claim = match claimed.get(&new.lane) {
+                Some(claim) => claim.clone(),
+                None => {
+                    let claim = self.claim(new.lane).await;
+                    claimed.insert(new.lane, claim.clone());
+                    claim
+                }
+            };
+            if let Err(error) = claim {
                 // What was taken in before can be told by any node.
                 let known = self.known(&submission).await?;
                 return known.map(Box::new).map(Pending::Known).ok_or(error);
             }
-            claimed.insert(new.lane);
         }
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
         Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
@@ -272,7 +281,7 @@ impl Handle {
         submission: Submission,
         of: TxId,
     ) -> Result<Admission, SubmitError> {
-        let answer = match self.enqueue(submission, Some(of), &mut BTreeSet::new()).await {
+        let answer = match self.enqueue(submission, Some(of), &mut Claims::new()).await {
             Err(error) => Err(error),
             Ok(pending) => self.answered(pending, Instant::now() + SLOT_LIMIT).await,
         };
@@ -326,9 +335,11 @@ impl Handle {
             Ok(Written::Admitted(admission)) => *admission,
             Ok(other) => return Err(SubmitError::Unknown(format!("the store answered {other:?}"))),
             // A lost answer is looked up, never assumed (L18).
-            Err(WriteError::Unknown(text)) => match self.store().tx(id).await? {
-                Some(record) => Admission::New(record.tx),
-                None => return Err(SubmitError::Unknown(text)),
+            // Where it cannot be looked up either, it is still not known, and nobody may be told that nothing was stored.
+            Err(WriteError::Unknown(text)) => match self.store().tx(id).await {
+                Ok(Some(record)) => Admission::New(record.tx),
+                Ok(None) => return Err(SubmitError::Unknown(text)),
+                Err(error) => return Err(SubmitError::Unknown(format!("{text}; {error}"))),
             },
             Err(error) => return Err(not_written(error)),
         };
@@ -376,8 +387,11 @@ impl Handle {
         tracing::info!(%chain, %signer, tx, %node, command = %id, "command stored");
         self.shared.work_for(lane);
         // Two with one key may have come at once: the first row is the one that counts.
-        self.known_command(lane, &kind, key).await?;
-        Ok(id)
+        match self.known_command(lane, &kind, key).await {
+            Err(SubmitError::Store(error)) => Err(SubmitError::Unknown(error.to_string())),
+            Err(other) => Err(other),
+            Ok(_) => Ok(id),
+        }
     }
 
     /// The command that was stored under this key before, if it asks for the same.

@@ -173,16 +173,20 @@ impl Shared {
 
     /// Sleeps, unless the engine stops.
     pub(crate) async fn pause(&self, time: Duration) {
+        tokio::select! {
+            biased;
+            () = self.stopped() => {}
+            () = tokio::time::sleep(time) => {}
+        }
+    }
+
+    /// Waits until the engine stops.
+    pub(crate) async fn stopped(&self) {
         let stopped = self.stopped.notified();
         tokio::pin!(stopped);
         stopped.as_mut().enable();
-        if self.is_stopping() {
-            return;
-        }
-        tokio::select! {
-            biased;
-            () = stopped => {}
-            () = tokio::time::sleep(time) => {}
+        if !self.is_stopping() {
+            stopped.await;
         }
     }
 
@@ -323,11 +327,12 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
         loop {
             tokio::select! {
                 biased;
+                // First, so that however much there is to hear of, the store is asked in time.
+                () = &mut next => break,
                 () = shared.lanes_changed.notified() => start_wanted(&shared, &mut spread).await,
                 lane = shared.parts.store.announced() => {
                     shared.hinted_work_for(lane);
                 }
-                () = &mut next => break,
             }
             if shared.is_stopping() {
                 return;

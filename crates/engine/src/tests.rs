@@ -2,7 +2,7 @@
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -162,6 +162,8 @@ struct Handled {
     loads: Arc<AtomicU64>,
     /// While it is set, no commit of a lane can be stored.
     refuses: Arc<Mutex<Option<&'static str>>>,
+    /// Commits come through, and from then on nothing answers.
+    gone: Arc<AtomicBool>,
     /// What this node told others, and when another tells of the lane.
     announced: Arc<Mutex<Vec<LaneId>>>,
     hint: Arc<Notify>,
@@ -174,6 +176,7 @@ impl Handled {
             fates: Arc::default(),
             loads: Arc::default(),
             refuses: Arc::default(),
+            gone: Arc::default(),
             announced: Arc::default(),
             hint: Arc::default(),
         }
@@ -201,6 +204,9 @@ impl Log for Handled {
                 }
                 _ => answers.append(&mut self.memory.write(vec![write]).await),
             }
+        }
+        if self.gone.load(Ordering::SeqCst) {
+            answers = answers.iter().map(|_| Err(WriteError::Unknown("no answer".to_owned()))).collect();
         }
         answers
     }
@@ -275,6 +281,9 @@ impl Reads for Handled {
     }
 
     async fn tx(&self, id: TxId) -> Result<Option<TxRecord>, Error> {
+        if self.gone.load(Ordering::SeqCst) {
+            return Err(Error::Failed { doing: "read", text: "it does not answer".to_owned() });
+        }
         self.memory.tx(id).await
     }
 
@@ -339,10 +348,13 @@ async fn engine() -> (Engine, Handled) {
     (Engine::start(parts).await.unwrap(), store)
 }
 
-async fn submit(handle: &Handle) -> TxId {
+fn submission() -> Submission {
     let payload = Payload { to: Some(LANE.signer), value: Wei(U256::from(1)), ..Payload::default() };
-    let submission = Submission { lane: LANE, request_id: None, payload, options: Options::default() };
-    match handle.submit(submission).await.unwrap() {
+    Submission { lane: LANE, request_id: None, payload, options: Options::default() }
+}
+
+async fn submit(handle: &Handle) -> TxId {
+    match handle.submit(submission()).await.unwrap() {
         Admission::New(tx) => tx.id,
         other => panic!("not new: {other:?}"),
     }
@@ -459,4 +471,14 @@ async fn a_lane_that_can_store_nothing_is_tried_less_and_less_often_and_says_so_
     let stopped_at = Instant::now();
     engine.stop().await;
     assert!(stopped_at.elapsed() < Duration::from_secs(1), "a pause does not hold up a stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_stored_and_cannot_be_looked_up_is_never_told_to_be_not_stored() {
+    let (engine, store) = engine().await;
+    store.gone.store(true, Ordering::SeqCst);
+    let told = engine.handle().submit(submission()).await;
+    assert!(matches!(told, Err(crate::SubmitError::Unknown(_))), "{told:?}");
+    let stored = store.memory.txs(&TxQuery { limit: 10, ..TxQuery::default() }).await.unwrap();
+    assert_eq!(stored.len(), 1, "the commit had come through");
 }

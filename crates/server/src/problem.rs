@@ -153,7 +153,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        if self.code.status().is_server_error() {
+        // That a lane holds is told elsewhere, once.
+        if self.code.status().is_server_error() && self.code != Code::NoSlot {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }
         let owner = self.owner.as_ref().map(|owner| owner.address.clone().unwrap_or(owner.node.clone()));

@@ -62,8 +62,11 @@ impl Kept {
         self.slots.values().filter_map(|kept| kept.tx.as_ref()).find(|tx| tx.id == id)
     }
 
+    /// The highest that may be used again with the bytes there are, also if as the second of two.
     pub(super) fn highest(&self) -> Option<Slot> {
-        self.slots.last_key_value().map(|(slot, _)| *slot)
+        let (slot, kept) = self.slots.last_key_value()?;
+        let two = kept.tx.as_ref().is_some_and(Transaction::takes_two_slots);
+        Some(if two { slot.next() } else { *slot })
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut KeptSlot> {

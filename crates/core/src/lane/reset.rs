@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use super::Lane;
+use super::{Lane, SlotRecord};
 use crate::journal::Entry;
 use crate::ports::store::ResetRecord;
+use crate::transaction::Transaction;
 use crate::{CommandId, Millis, Slot, TxId};
 
 /// This many resets are remembered.
@@ -52,7 +53,13 @@ impl Lane {
         }
         let asked = std::mem::take(&mut self.reset);
         let with_bytes = self.slots.iter().filter(|(_, record)| !record.attempts.is_empty());
-        let highest = with_bytes.map(|(slot, _)| *slot).max();
+        // One by which the sender delegates its own code uses up the slot after its own as well.
+        let takes_two = |record: &SlotRecord| {
+            let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
+            tx.is_some_and(Transaction::takes_two_slots)
+        };
+        let last = |(slot, record): (&Slot, &SlotRecord)| if takes_two(record) { slot.next() } else { *slot };
+        let highest = with_bytes.map(last).max();
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
         let highest = highest.max(self.kept.highest()).max(self.row.history);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));

@@ -317,8 +317,23 @@ impl Config {
         if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
             bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
         }
-        if self.lease.renew_s * 2 >= self.lease.duration_s || self.lease.skew_s >= self.lease.duration_s {
-            bail!("lease.renew_s must be under half of lease.duration_s, and lease.skew_s below it");
+        let Lease { duration_s, renew_s, skew_s } = self.lease;
+        if renew_s == 0 || renew_s >= duration_s.div_ceil(2) || skew_s >= duration_s {
+            bail!(
+                "lease.renew_s must be at least 1 and under half of lease.duration_s, and lease.skew_s below it"
+            );
+        }
+        let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
+        if !is_plain(&self.node.name) || self.node.name.is_empty() {
+            bail!("node.name is {:?}; use letters, digits and dashes", self.node.name);
+        }
+        let advertise = &self.server.advertise;
+        let is_url = advertise.starts_with("http://") || advertise.starts_with("https://");
+        let can_be_told = advertise.is_empty() || (is_url && is_plain(advertise));
+        if !can_be_told {
+            bail!(
+                "server.advertise is {advertise:?}; write a URL such as http://node-1:8645, or leave it empty"
+            );
         }
         Ok(())
     }
@@ -331,6 +346,9 @@ impl Store {
         (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 }
+
+/// The most slots of a lane that may be bound at once.
+const MOST_SLOTS: u64 = 100_000;
 
 impl Chain {
     /// A chain with the defaults of its id.
@@ -359,6 +377,12 @@ impl Chain {
         if spec.max_in_flight == 0 || spec.delegated_in_flight == 0 {
             bail!(
                 "chain {id}: max_in_flight and delegated_in_flight must be at least 1, or nothing would be sent"
+            );
+        }
+        if spec.max_in_flight > MOST_SLOTS || self.max_signed_ahead > MOST_SLOTS {
+            bail!(
+                "chain {id}: max_in_flight and max_signed_ahead may be up to {MOST_SLOTS}; what is in flight is held in \
+                 memory"
             );
         }
         if spec.replacement_percent == 0 || self.bump_percent < spec.replacement_percent {

@@ -4,6 +4,7 @@ use alloy_primitives::Address;
 
 use super::super::test_world::{Fault, payment_with_gas};
 use super::{Kind, World, remote, settings, world};
+use crate::ports::store::CommandKind;
 use crate::request::{AskedFees, Authorization, Options, Payload};
 use crate::transaction::TxState;
 use crate::{Account, Slot, TxId};
@@ -100,4 +101,24 @@ fn after_a_crash_the_second_slot_is_still_kept() {
     assert_eq!(world.slot_of(next), Some(7));
     world.finalise();
     assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+}
+
+#[test]
+fn a_reset_while_it_is_out_leaves_it_both_slots() {
+    let mut world = world(settings());
+    let id = world.delegate();
+    world.rest();
+    let next = world.submit();
+    world.rest();
+    world.command(CommandKind::Reset);
+    world.rest();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(7)), "the second slot stays its own");
+    world.block();
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), None, "nobody else has used it");
+    world.finalise();
+    world.finalise();
+    assert!([id, next].iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
 }
