@@ -51,7 +51,9 @@ impl Checkers {
             self.final_stays(&tx);
             let Ok(Some(record)) = self.memory.tx(tx.id).await else { continue };
             let asked = marker(&tx).and_then(|marker| self.world.lock().asked.get(&marker).cloned());
-            let told_slot = asked.as_ref().and_then(|asked| asked.slot);
+            // One that was done again carries the same marker and has a slot of its own.
+            let its_own = asked.as_ref().filter(|asked| asked.tx == Some(tx.id));
+            let told_slot = its_own.and_then(|asked| asked.slot);
             let ceiling = asked.and_then(|asked| asked.max_fee).unwrap_or(u128::MAX).min(MAX_FEE.0);
             for attempt in &record.attempts {
                 // A no-op must get through, so it may use the chain's whole ceiling.
