@@ -412,7 +412,7 @@ pub struct LaneRecord {
     pub row: LaneRow,
     /// Transactions bound to a slot and not final.
     pub bound: Vec<Transaction>,
-    /// Transactions that have ended and whose attempts are not closed yet, by slot.
+    /// Transactions that have ended and whose attempts are not closed yet, by slot and order.
     pub ended: Vec<Transaction>,
     /// Attempts of slots that are not closed, by slot and ordinal.
     pub attempts: Vec<Attempt>,

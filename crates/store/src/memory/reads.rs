@@ -36,7 +36,7 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
     let with_attempts: BTreeSet<TxId> = attempts.iter().filter_map(|attempt| attempt.tx).collect();
     let ended = with_attempts.into_iter().filter_map(|id| space.tx(id));
     let mut ended: Vec<_> = ended.filter(|tx| tx.status.state.is_terminal()).cloned().collect();
-    ended.sort_by_key(|tx| tx.status.slot);
+    ended.sort_by_key(|tx| (tx.status.slot, tx.order));
     LaneRecord {
         ended,
         lane,

@@ -59,7 +59,7 @@ pub(in crate::postgres) async fn load(
     let mut bound = bound.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
     bound.sort_by_key(|tx| tx.status.slot);
     let mut ended = ended.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
-    ended.sort_by_key(|tx| tx.status.slot);
+    ended.sort_by_key(|tx| (tx.status.slot, tx.order));
     let mut attempts = attempts.iter().map(rows::attempt).collect::<Result<Vec<_>, _>>()?;
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
     Ok(LaneRecord {

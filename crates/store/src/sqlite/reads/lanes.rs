@@ -45,7 +45,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
         rows::TX_JOINS
     );
     let mut ended = all(look.db, &ended, [key.lane], rows::tx)?;
-    ended.sort_by_key(|tx| tx.status.slot);
+    ended.sort_by_key(|tx| (tx.status.slot, tx.order));
     let attempts = format!(
         "SELECT {} FROM attempt INDEXED BY attempt_open {} WHERE attempt.lane = ?1 AND attempt.open = 1",
         rows::ATTEMPT_COLUMNS,
