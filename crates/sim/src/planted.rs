@@ -107,8 +107,6 @@ planted! {
     BudgetForgetsOut = "budget that forgets what is out", found by [WithinBudget];
     /// Slots are handed out whatever the account can pay.
     FundsIgnored = "slots without funds", found by [PaidFor];
-    /// A stranger's use of a slot is believed before it is final.
-    ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
     /// What took a slot and does the same as its transaction is a stranger.
     AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
     /// The cursor jumps over slots that the chain has used and nobody here knows.
@@ -154,7 +152,6 @@ impl Planted {
             Self::ReplacedUnapproved => Some(PlantedInLane::ReplacedUnapproved),
             Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
             Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
-            Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
@@ -227,7 +224,6 @@ impl Planted {
             Self::RenewedFromAnswer => &[Fault::LeaseCut, Fault::SlowAnswer],
             Self::ReloadedUnderOldToken => &[Fault::LateCommit],
             Self::LimitForEver => &[Fault::Refusal],
-            Self::ProvenBeforeFinal => &[Fault::ForeignUse, Fault::Reorg, Fault::LateDelivery],
             Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
             Self::JumpsOverUnknown => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
