@@ -2,12 +2,14 @@
 //!
 //! | port | adapters |
 //! |---|---|
-//! | [`store`] | SQLite, memory (PostgreSQL later) |
+//! | [`store`] | SQLite, PostgreSQL, memory |
+//! | [`records`] | the same three |
 //! | [`chain`] | EVM over JSON-RPC |
 //! | [`signer`] | local keys |
 //! | [`clock`] | the system's, the simulator's |
 
 pub mod chain;
 pub mod clock;
+pub mod records;
 pub mod signer;
 pub mod store;

@@ -9,12 +9,14 @@
 //! | `space` | one namespace's rows and the look-up tables beside them |
 //! | `admit`, `commit`, `forget`, `leases` | writes, as in the SQLite adapter |
 //! | `reads` | look-ups |
+//! | `records` | small documents of the door |
 
 mod admit;
 mod commit;
 mod forget;
 mod leases;
 mod reads;
+mod records;
 mod space;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
+use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
@@ -235,5 +238,24 @@ impl Reads for Memory {
 
     async fn writable(&self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Records for Memory {
+    async fn write_records(&self, writes: Vec<RecordWrite>) -> Result<RecordsWritten, Error> {
+        Ok(self.space(|space| space.documents.write(writes)))
+    }
+
+    async fn record(&self, kind: RecordKind, id: &str) -> Result<Option<Record>, Error> {
+        Ok(self.space(|space| space.documents.one(kind, id)))
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, Error> {
+        Ok(self.space(|space| space.documents.list(query)))
+    }
+
+    async fn trim_records(&self, kind: RecordKind, below: &str, limit: u32) -> Result<u64, Error> {
+        Ok(self.space(|space| space.documents.trim(kind, below, limit)))
     }
 }

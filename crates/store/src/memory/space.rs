@@ -11,6 +11,7 @@ use landfall_core::{
     Slot, Token, TxHash, TxId,
 };
 
+use super::records::Documents;
 use crate::rules::Phase;
 
 /// A lane's row.
@@ -67,6 +68,7 @@ pub(super) struct Space {
     pub(super) chains: BTreeMap<ChainId, ChainRecord>,
     pub(super) kept: BTreeMap<TxId, Kept>,
     pub(super) kept_by_key: BTreeMap<(Account, RequestId), TxId>,
+    pub(super) documents: Documents,
 
     pub(super) by_order: BTreeMap<QueueOrder, TxId>,
     pub(super) by_key: BTreeMap<(Account, RequestId), TxId>,

@@ -137,6 +137,18 @@ pub(crate) const TABLES: &[Table] = &[
         from: "chain",
         order: "namespace, chain",
     },
+    Table {
+        name: "record",
+        columns: &[
+            column("namespace", Kind::Big, "namespace"),
+            column("kind", Kind::Small, "kind"),
+            column("id", Kind::Text, "id"),
+            column("version", Kind::Big, "version"),
+            column("body", Kind::Text, "body"),
+        ],
+        from: "record",
+        order: "namespace, kind, id",
+    },
 ];
 
 impl Table {

@@ -8,6 +8,7 @@
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
 //! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
+//! | `records` | small documents of the door |
 //! | `hints` | what processes tell each other, and nothing depends on |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
 //! | `rows`, `error` | columns to values, failures to sentences |
@@ -31,6 +32,7 @@ pub(crate) mod moved_in;
 mod open;
 mod pool;
 mod reads;
+mod records;
 mod rows;
 mod schema;
 mod small;
@@ -42,6 +44,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
@@ -319,5 +322,34 @@ impl Reads for Postgres {
             db.execute(&probe, &[&inner.namespace]).await?;
             Ok(())
         })
+    }
+}
+
+#[async_trait]
+impl Records for Postgres {
+    async fn write_records(&self, writes: Vec<RecordWrite>) -> Result<RecordsWritten, Error> {
+        let writes: Arc<[RecordWrite]> = writes.into();
+        run!(self, "write records", |db, inner, writes| records::write(db, inner.namespace, &writes))
+    }
+
+    async fn record(&self, kind: RecordKind, id: &str) -> Result<Option<Record>, Error> {
+        let id: Arc<str> = id.into();
+        run!(self, "read a record", |db, inner, id| records::one(db, inner.namespace, kind, &id))
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, Error> {
+        let query = Arc::new(query.clone());
+        run!(self, "list records", |db, inner, query| records::list(db, inner.namespace, &query))
+    }
+
+    async fn trim_records(&self, kind: RecordKind, below: &str, limit: u32) -> Result<u64, Error> {
+        let below: Arc<str> = below.into();
+        run!(self, "remove old records", |db, inner, below| records::trim(
+            db,
+            inner.namespace,
+            kind,
+            &below,
+            limit
+        ))
     }
 }

@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("migrations/0002_address.sql"), runs_with: 1 },
     // A program that does not know it would serve a store that is half filled.
     Step { sql: include_str!("migrations/0003_moved_in.sql"), runs_with: 3 },
+    Step { sql: include_str!("migrations/0004_records.sql"), runs_with: 3 },
 ];
 
 /// The version this program knows.

@@ -7,6 +7,7 @@
 //! | `writer`, `scope` | the thread that writes, and what a write works in |
 //! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
+//! | `records` | small documents of the door |
 //! | `moved` | whether the store was moved to another database |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
@@ -24,6 +25,7 @@ pub(crate) mod moved;
 mod open;
 mod readers;
 mod reads;
+mod records;
 mod rows;
 mod schema;
 mod scope;
@@ -36,6 +38,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
     Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
@@ -258,5 +261,30 @@ impl Reads for Sqlite {
             Ok(())
         };
         self.inner.writer.transaction("store a probe", probe).await
+    }
+}
+
+#[async_trait]
+impl Records for Sqlite {
+    async fn write_records(&self, writes: Vec<RecordWrite>) -> Result<RecordsWritten, Error> {
+        self.inner.is_there()?;
+        let work = move |scope: &mut scope::Scope<'_>| records::write(scope, &writes);
+        self.inner.writer.transaction("write records", work).await
+    }
+
+    async fn record(&self, kind: RecordKind, id: &str) -> Result<Option<Record>, Error> {
+        let id = id.to_owned();
+        self.inner.readers.read("read a record", move |look| records::one(look, kind, &id)).await
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, Error> {
+        let query = query.clone();
+        self.inner.readers.read("list records", move |look| records::list(look, &query)).await
+    }
+
+    async fn trim_records(&self, kind: RecordKind, below: &str, limit: u32) -> Result<u64, Error> {
+        let below = below.to_owned();
+        let work = move |scope: &mut scope::Scope<'_>| records::trim(scope, kind, &below, limit);
+        self.inner.writer.transaction("remove old records", work).await
     }
 }

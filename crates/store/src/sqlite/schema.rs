@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_kept.sql"),
     include_str!("migrations/0003_moved.sql"),
+    include_str!("migrations/0004_records.sql"),
 ];
 
 /// The version this program writes.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use landfall_core::ports::clock::Clock;
+use landfall_core::ports::records::Records;
 use landfall_core::ports::store::Store;
 use landfall_core::{Millis, Namespace};
 use landfall_store::sqlite::Options;
@@ -33,10 +34,14 @@ enum Adapter {
     Postgres(Database),
 }
 
+/// All that an adapter is.
+trait Both: Store + Records {}
+impl<T: Store + Records> Both for T {}
+
 /// One store in a place of its own.
 pub(crate) struct World {
     // Closed before its folder is removed.
-    store: Option<Arc<dyn Store>>,
+    store: Option<Arc<dyn Both>>,
     adapter: Adapter,
 }
 
@@ -64,8 +69,13 @@ impl World {
         &**self.store.as_ref().unwrap()
     }
 
+    pub(crate) fn records(&self) -> &dyn Records {
+        &**self.store.as_ref().unwrap()
+    }
+
     pub(crate) fn shared(&self) -> Arc<dyn Store> {
-        Arc::clone(self.store.as_ref().unwrap())
+        let both: Arc<dyn Both> = Arc::clone(self.store.as_ref().unwrap());
+        both
     }
 
     /// Stops the process and starts another, in this namespace.

@@ -8,6 +8,7 @@ mod forget;
 mod leases;
 mod lists;
 mod lost;
+mod records;
 mod spaces;
 mod work;
 
@@ -128,6 +129,13 @@ suite! {
         lane_summaries_count_and_name_the_owner,
         a_chain_record_is_replaced_as_a_whole,
         a_store_that_works_is_writable;
+    records:
+        a_record_is_made_once_and_changed_by_who_saw_it,
+        a_group_of_records_is_written_whole_or_not_at_all,
+        of_many_that_change_one_record_at_once_one_does,
+        records_are_listed_by_the_bytes_of_their_ids,
+        old_records_go_a_few_at_a_time,
+        records_belong_to_a_namespace_and_stay;
     spaces:
         namespaces_do_not_see_each_other,
         everything_is_there_after_a_restart;
