@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use landfall_chain::evm::EvmChain;
 use landfall_core::ports::clock::Clock;
+use landfall_core::ports::records::Records;
 use landfall_core::ports::signer::Signer;
 use landfall_core::ports::store::Store;
 use landfall_core::settings::Allocation;
@@ -51,12 +52,13 @@ impl Node {
             chains.insert(ChainId(chain.id), parts);
         }
         let lanes = signers.keys().copied().collect();
+        let (store, records) = open_store(config).await?;
         let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
         let telemetry = Telemetry { meter: metrics.clone(), mask_signers: config.metrics.mask_signers };
         let parts = Parts {
             slots_at_admission,
             address: config.server.address(),
-            store: open_store(config).await?,
+            store,
             chains,
             signers,
             clock,
@@ -79,8 +81,9 @@ impl Node {
             header_time: Duration::from_secs(config.server.header_timeout_s),
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };
+        let door = landfall_server::Parts { handle: engine.handle(), records, limits, metrics };
         let listen = config.server.listen;
-        let server = Server::bind(listen, engine.handle(), limits, metrics).await.with_context(|| {
+        let server = Server::bind(listen, door).await.with_context(|| {
             format!(
                 "cannot listen on {listen}; if another program has the address, choose one with server.listen"
             )
@@ -110,17 +113,18 @@ impl Node {
     }
 }
 
-/// The store that the URL names.
-async fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
+/// The store that the URL names: for transactions, and for the door's documents.
+async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Records>)> {
     let url = &config.store.url;
     let namespace = Namespace(config.store.namespace.clone());
     if config.store.is_postgres() {
         let lease = Duration::from_secs(config.lease.duration_s);
         let options = landfall_store::postgres::Options { lease, ..Default::default() };
-        return Ok(Arc::new(Postgres::open(url, &namespace, &options).await?));
+        let store = Arc::new(Postgres::open(url, &namespace, &options).await?);
+        return Ok((store.clone(), store));
     }
-    let store = Sqlite::open(url, &namespace, &landfall_store::sqlite::Options::default())?;
-    Ok(Arc::new(store))
+    let store = Arc::new(Sqlite::open(url, &namespace, &landfall_store::sqlite::Options::default())?);
+    Ok((store.clone(), store))
 }
 
 /// The lanes' signers, and which of the lanes hand out slots at admission.

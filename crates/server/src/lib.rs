@@ -5,6 +5,7 @@
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
 
+mod access;
 mod body;
 mod connections;
 mod guard;
@@ -16,6 +17,7 @@ mod serve;
 mod show;
 mod tail;
 
+pub use access::Role;
 pub use metrics::Metrics;
 pub use problem::{Code, Problem};
-pub use serve::{Limits, Server};
+pub use serve::{Limits, Parts, Server};

@@ -77,6 +77,9 @@ codes! {
     NothingToDo, "nothing_to_do", UNPROCESSABLE_ENTITY, "The transaction does nothing";
     DeadlinePassed, "deadline_passed", UNPROCESSABLE_ENTITY, "The deadline has passed";
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
+    Unauthorized, "unauthorized", UNAUTHORIZED, "An API key is needed";
+    Forbidden, "forbidden", FORBIDDEN, "The API key may not do this";
+    RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
     CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
     NotFound, "not_found", NOT_FOUND, "There is no such thing";

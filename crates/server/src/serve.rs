@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
+use landfall_core::ports::records::Records;
 use landfall_engine::Handle;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -46,10 +47,21 @@ impl Default for Limits {
     }
 }
 
+/// What a server is made of.
+pub struct Parts {
+    pub handle: Handle,
+    /// The same store that the handle's engine writes to.
+    pub records: Arc<dyn Records>,
+    pub limits: Limits,
+    /// The meter that the engine behind the handle was started with.
+    pub metrics: Arc<Metrics>,
+}
+
 /// What handlers see.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) handle: Handle,
+    pub(crate) records: Arc<dyn Records>,
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
@@ -66,17 +78,12 @@ pub struct Server {
 
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
-    /// `metrics` is the meter that the engine behind the handle was started with.
-    pub async fn bind(
-        listen: SocketAddr,
-        handle: Handle,
-        limits: Limits,
-        metrics: Arc<Metrics>,
-    ) -> std::io::Result<Self> {
+    pub async fn bind(listen: SocketAddr, parts: Parts) -> std::io::Result<Self> {
+        let Parts { handle, records, limits, metrics } = parts;
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
         let tail = Tail::new();
-        let app = App { handle: handle.clone(), tail: tail.clone(), limits, metrics };
+        let app = App { handle: handle.clone(), records, tail: tail.clone(), limits, metrics };
         let router = routes::router(app)
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())

@@ -5,11 +5,14 @@ mod health;
 mod lanes;
 mod metrics;
 mod steer;
+pub(crate) mod table;
 mod tx;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+use crate::access;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 
@@ -41,6 +44,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::page))
+        .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
         })

@@ -1,0 +1,46 @@
+//! What each path needs. A path that is not here is refused, so that none can be forgotten.
+
+use axum::http::Method;
+
+use crate::access::{Need, Role};
+
+const OPEN: Need = Need::Nobody;
+const VIEW: Need = Need::Role(Role::Viewer);
+const SUBMIT: Need = Need::Role(Role::Submitter);
+const OPERATE: Need = Need::Role(Role::Operator);
+
+/// A method, a path as the router has it, and the least that its caller must be.
+pub(crate) const TABLE: &[(Method, &str, Need)] = &[
+    (Method::GET, "/health/live", OPEN),
+    (Method::GET, "/health/ready", OPEN),
+    (Method::GET, "/metrics", VIEW),
+    (Method::POST, "/api/v1/tx", SUBMIT),
+    (Method::GET, "/api/v1/tx", VIEW),
+    (Method::POST, "/api/v1/tx/batch", SUBMIT),
+    (Method::GET, "/api/v1/tx/by-request", VIEW),
+    (Method::GET, "/api/v1/tx/{id}", VIEW),
+    (Method::GET, "/api/v1/tx/{id}/journal", VIEW),
+    (Method::GET, "/api/v1/tx/{id}/confirmations", VIEW),
+    (Method::POST, "/api/v1/tx/{id}/cancel", SUBMIT),
+    (Method::POST, "/api/v1/tx/{id}/replace", SUBMIT),
+    (Method::POST, "/api/v1/tx/{id}/speed-up", SUBMIT),
+    (Method::POST, "/api/v1/tx/{id}/approve", OPERATE),
+    (Method::POST, "/api/v1/tx/{id}/reject", OPERATE),
+    (Method::POST, "/api/v1/tx/{id}/retry", SUBMIT),
+    (Method::GET, "/api/v1/events", VIEW),
+    (Method::GET, "/api/v1/lanes", VIEW),
+    (Method::GET, "/api/v1/lanes/{chain}/{signer}", VIEW),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/pause", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/resume", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/disable", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/reset", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/cancel-all", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/fill", OPERATE),
+];
+
+/// What a path needs; none: nobody said, and so nobody may.
+pub(crate) fn need(method: &Method, path: &str) -> Option<Need> {
+    // A HEAD is a GET whose answer is cut off.
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    TABLE.iter().find(|(of, at, _)| of == method && *at == path).map(|(_, _, need)| *need)
+}
