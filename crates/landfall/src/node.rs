@@ -87,6 +87,7 @@ impl Node {
             limits,
             metrics,
             access: config.access.policy()?,
+            trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
             tls: config.server.tls(),
         };

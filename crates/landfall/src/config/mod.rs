@@ -28,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) lease: Lease,
     pub(crate) metrics: Metrics,
     pub(crate) access: Access,
+    pub(crate) trades: Trades,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
 }
@@ -192,6 +193,18 @@ impl Access {
             keep_audit: (keep > 0.0).then(|| Duration::from_secs_f64(keep)),
             ..landfall_server::Policy::default()
         })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Trades {
+    pub(crate) max_head_age_s: u64,
+}
+
+impl Default for Trades {
+    fn default() -> Self {
+        Self { max_head_age_s: 60 }
     }
 }
 

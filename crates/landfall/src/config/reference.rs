@@ -90,6 +90,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
     key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
+    key(
+        "trades.max_head_age_s",
+        "60",
+        "The gRPC entry for trades refuses while the newest block that was seen is older than this.",
+    ),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
     key(
         "chain.rpc",
