@@ -11,6 +11,7 @@ mod connections;
 pub mod grpc;
 mod guard;
 pub mod metrics;
+mod observe;
 mod path;
 mod problem;
 mod routes;
@@ -21,6 +22,7 @@ mod tls;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;
+pub use observe::{Answered, Observer};
 pub use problem::{Code, Problem};
 pub use routes::make_api_key;
 pub use serve::{BindError, Limits, Parts, Server};

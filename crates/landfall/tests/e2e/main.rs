@@ -32,3 +32,4 @@ mod restart;
 mod steering;
 mod stuck;
 mod support;
+mod traces;
