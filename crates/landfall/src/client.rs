@@ -48,6 +48,12 @@ impl Client {
         good(answer)
     }
 
+    /// Asks with any method.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        let answer = self.ask(method, path, body).await?;
+        good(answer)
+    }
+
     pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value> {
         let answer = self.ask(Method::POST, path, body).await?;
         good(answer)

@@ -15,6 +15,7 @@ use landfall_core::ports::store::Store;
 use landfall_core::settings::Allocation;
 use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Parts, ShownSigner, Telemetry, Timings};
+use landfall_server::webhooks::Webhooks;
 use landfall_server::{Limits, Metrics, Server};
 use landfall_signer::LocalSigner;
 use landfall_store::{Postgres, Sqlite};
@@ -37,7 +38,7 @@ impl Node {
 
     /// As [`Self::start`], with keys that the caller brings.
     pub(crate) async fn start_with(config: &Config, keys: Keys) -> Result<Self> {
-        let Keys { signers, slots_at_admission } = keys;
+        let Keys { signers, slots_at_admission, webhooks: own_webhooks } = keys;
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -78,10 +79,12 @@ impl Node {
             body: config.server.max_body_bytes,
             batch: config.server.max_batch,
             connections: config.server.max_connections,
+            listeners: config.server.max_listeners,
             header_time: Duration::from_secs(config.server.header_timeout_s),
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };
-        let door = landfall_server::Parts { handle: engine.handle(), records, limits, metrics };
+        let webhooks = own_webhooks.unwrap_or_else(|| webhooks(config));
+        let door = landfall_server::Parts { handle: engine.handle(), records, limits, metrics, webhooks };
         let listen = config.server.listen;
         let server = Server::bind(listen, door).await.with_context(|| {
             format!(
@@ -132,6 +135,19 @@ async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Records>
 pub(crate) struct Keys {
     pub(crate) signers: BTreeMap<LaneId, Arc<dyn Signer>>,
     pub(crate) slots_at_admission: BTreeSet<LaneId>,
+    /// How webhooks are delivered, if not as configured.
+    pub(crate) webhooks: Option<Webhooks>,
+}
+
+/// As configured, with the secret that the environment has.
+fn webhooks(config: &Config) -> Webhooks {
+    let env = &config.webhooks.secret_env;
+    let secret = std::env::var(env).ok();
+    let settings = config.webhooks.settings(secret.as_deref());
+    if secret.is_some() && settings.secret.is_none() {
+        tracing::warn!("{env} has under 32 characters, so webhooks cannot be used: give it more, at random");
+    }
+    settings
 }
 
 fn load_signers(config: &Config) -> Result<Keys> {

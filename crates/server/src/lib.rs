@@ -8,6 +8,7 @@
 mod access;
 mod body;
 mod connections;
+mod event;
 mod guard;
 pub mod metrics;
 mod path;
@@ -16,6 +17,7 @@ mod routes;
 mod serve;
 mod show;
 mod tail;
+pub mod webhooks;
 
 pub use access::Role;
 pub use metrics::Metrics;

@@ -11,6 +11,7 @@ use axum::middleware::from_fn_with_state;
 use landfall_core::ports::records::Records;
 use landfall_engine::Handle;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::connections;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::tail::Tail;
+use crate::webhooks::{Desk, Webhooks};
 
 /// What is taken at most.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +31,8 @@ pub struct Limits {
     pub batch: usize,
     /// Connections at once.
     pub connections: usize,
+    /// Callers that listen to events at once.
+    pub listeners: usize,
     /// Time for a request's headers, and how long a connection may be idle.
     pub header_time: Duration,
     /// Time for a request's body.
@@ -41,6 +45,7 @@ impl Default for Limits {
             body: 8 * 1024 * 1024,
             batch: 1_000,
             connections: 1_000,
+            listeners: 200,
             header_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
         }
@@ -55,6 +60,7 @@ pub struct Parts {
     pub limits: Limits,
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
+    pub webhooks: Webhooks,
 }
 
 /// What handlers see.
@@ -65,12 +71,16 @@ pub(crate) struct App {
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) desk: Desk,
+    /// Places for callers that listen to events.
+    pub(crate) listeners: Arc<Semaphore>,
 }
 
 /// A server that listens.
 pub struct Server {
     handle: Handle,
     tail: Tail,
+    desk: Desk,
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -79,11 +89,20 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> std::io::Result<Self> {
-        let Parts { handle, records, limits, metrics } = parts;
+        let Parts { handle, records, limits, metrics, webhooks } = parts;
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
         let tail = Tail::new();
-        let app = App { handle: handle.clone(), records, tail: tail.clone(), limits, metrics };
+        let desk = Desk::new(handle.clone(), records.clone(), tail.clone(), webhooks, metrics.clone())?;
+        let app = App {
+            handle: handle.clone(),
+            records,
+            tail: tail.clone(),
+            limits,
+            metrics,
+            desk: desk.clone(),
+            listeners: Arc::new(Semaphore::new(limits.listeners)),
+        };
         let router = routes::router(app)
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())
@@ -94,7 +113,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, listener, router, limits })
+        Ok(Self { handle, tail, desk, listener, router, limits })
     }
 
     /// Where it listens.
@@ -113,6 +132,6 @@ impl Server {
         };
         let follow = tail.follow(&handle);
         let serve = connections::serve(self.listener, self.router, self.limits, stop);
-        tokio::join!(follow, serve);
+        tokio::join!(follow, serve, self.desk.run());
     }
 }

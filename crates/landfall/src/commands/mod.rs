@@ -14,6 +14,7 @@ mod rig;
 mod serve;
 mod sim;
 mod tx;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
+        Command::Webhook(command) => webhook::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
         Command::Key(command) => key::run(command)?,
         Command::Migrate(args) => migrate::run(&args).await?,

@@ -30,3 +30,4 @@ mod restart;
 mod steering;
 mod stuck;
 mod support;
+mod webhooks;

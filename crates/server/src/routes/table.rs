@@ -8,6 +8,7 @@ const OPEN: Need = Need::Nobody;
 const VIEW: Need = Need::Role(Role::Viewer);
 const SUBMIT: Need = Need::Role(Role::Submitter);
 const OPERATE: Need = Need::Role(Role::Operator);
+const ADMIN: Need = Need::Role(Role::Admin);
 
 /// A method, a path as the router has it, and the least that its caller must be.
 pub(crate) const TABLE: &[(Method, &str, Need)] = &[
@@ -28,6 +29,18 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/tx/{id}/reject", OPERATE),
     (Method::POST, "/api/v1/tx/{id}/retry", SUBMIT),
     (Method::GET, "/api/v1/events", VIEW),
+    (Method::GET, "/api/v1/webhooks", VIEW),
+    (Method::POST, "/api/v1/webhooks", ADMIN),
+    (Method::GET, "/api/v1/webhooks/{id}", VIEW),
+    (Method::PATCH, "/api/v1/webhooks/{id}", ADMIN),
+    (Method::DELETE, "/api/v1/webhooks/{id}", ADMIN),
+    (Method::POST, "/api/v1/webhooks/{id}/rotate", ADMIN),
+    (Method::POST, "/api/v1/webhooks/{id}/enable", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/disable", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/replay", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/test", OPERATE),
+    (Method::GET, "/api/v1/webhooks/{id}/deliveries", VIEW),
+    (Method::POST, "/api/v1/webhooks/{id}/deliveries/{seq}/redeliver", OPERATE),
     (Method::GET, "/api/v1/lanes", VIEW),
     (Method::GET, "/api/v1/lanes/{chain}/{signer}", VIEW),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/pause", OPERATE),

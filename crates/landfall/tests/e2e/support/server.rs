@@ -17,6 +17,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// How much of the log a failed test shows.
 const LAST_LINES: usize = 25;
 
+/// Receivers on this machine, and no long waits.
+const QUICK_WEBHOOKS: &str = "allow_private = true\nallow_http = true\ntimeout_ms = 1000\nretry_first_ms = 100\nretry_longest_s = 1\n";
+/// What webhooks' secrets are derived from, unless a test says otherwise.
+const WEBHOOK_SECRET: &str = "a-secret-of-the-tests-that-is-long-enough";
+
 /// What a test may want otherwise than the rest.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -33,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) signer: &'static str,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
+    /// Lines for the `[webhooks]` part.
+    pub(crate) webhooks: &'static str,
     /// The URL of the store.
     pub(crate) store_url: String,
     /// Lines for the `[store]` part.
@@ -55,6 +62,7 @@ impl Default for Settings {
             chain: "",
             signer: "",
             server: "",
+            webhooks: QUICK_WEBHOOKS,
             store_url: "sqlite://landfall.db".to_owned(),
             store: "",
             lease: (10, 3, 1),
@@ -68,11 +76,12 @@ impl Settings {
     pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
         let (duration, renew, skew) = self.lease;
         let mut text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n{}\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[webhooks]\n{}\n[store]\nurl = \"{}\"\n{}\n\
              [node]\nname = \"{}\"\n[lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n{}\n",
             self.server,
+            self.webhooks,
             self.store_url,
             self.store,
             self.node,
@@ -114,6 +123,8 @@ pub(crate) struct Server {
     folder: TempDir,
     signers: usize,
     log: &'static str,
+    /// Empty: the variable is not set.
+    pub(crate) webhook_secret: &'static str,
     child: Option<Child>,
 }
 
@@ -132,7 +143,8 @@ impl Server {
         let port = free_port();
         std::fs::write(folder.path().join("landfall.toml"), settings.toml(port, rpc)).unwrap();
         let api = Api::at(&format!("http://127.0.0.1:{port}"));
-        Self { api, folder, signers: settings.signers, log: settings.log, child: None }
+        let (signers, log) = (settings.signers, settings.log);
+        Self { api, folder, signers, log, webhook_secret: WEBHOOK_SECRET, child: None }
     }
 
     /// Starts the process, on what an earlier one left behind.
@@ -141,6 +153,9 @@ impl Server {
         let mut command = program(self.folder.path());
         command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
         command.env("LANDFALL_LOG", self.log);
+        if !self.webhook_secret.is_empty() {
+            command.env("LANDFALL_WEBHOOK_SECRET", self.webhook_secret);
+        }
         for n in 0..self.signers {
             command.env(format!("KEY_{n}"), account(n).key.to_string());
         }
