@@ -393,7 +393,8 @@ mod tests {
     #[test]
     fn every_event_is_in_the_list() {
         let source = include_str!("journal.rs");
-        let given = source.lines().filter_map(|line| line.trim().split_once("=> Some(\"")?.1.strip_suffix("\"),"));
+        let given =
+            source.lines().filter_map(|line| line.trim().split_once("=> Some(\"")?.1.strip_suffix("\"),"));
         let mut given: Vec<&str> = given.collect();
         let mut listed = EVENTS.to_vec();
         given.sort_unstable();

@@ -40,7 +40,11 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// The next row; where its transaction is then. None for rows of lanes, and for those that are no events.
-    pub(crate) async fn next(&mut self, store: &dyn Store, row: &JournalRow) -> Result<Option<Standing>, Error> {
+    pub(crate) async fn next(
+        &mut self,
+        store: &dyn Store,
+        row: &JournalRow,
+    ) -> Result<Option<Standing>, Error> {
         let Some(tx) = row.tx else { return Ok(None) };
         let standing = match self.known.get(&tx) {
             Some(known) => known.then(&row.entry),

@@ -17,9 +17,12 @@ mod routes;
 mod serve;
 mod show;
 mod tail;
+mod tls;
 pub mod webhooks;
 
-pub use access::Role;
+pub use access::{Policy, Role};
 pub use metrics::Metrics;
 pub use problem::{Code, Problem};
-pub use serve::{Limits, Parts, Server};
+pub use routes::make_api_key;
+pub use serve::{BindError, Limits, Parts, Server};
+pub use tls::TlsFiles;

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod api_key;
 mod bench;
 mod chain;
 mod demo;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Webhook(command) => webhook::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
         Command::Key(command) => key::run(command)?,
+        Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),
         Command::Config { markdown: false } => print!("{}", reference::example()),

@@ -15,7 +15,7 @@ pub(crate) async fn run(command: Webhook) -> Result<()> {
     match command {
         Webhook::Create(args) => {
             let mut body = wanted(&args.wanted);
-            body.insert("url".into(), json!(args.url));
+            body.insert("url".into(), json!(args.receiver));
             if let Some(after) = args.after {
                 body.insert("after".into(), json!(after));
             }
@@ -112,7 +112,9 @@ fn with_secret(webhook: &Value, json: bool) {
     }
     show(webhook);
     println!("{:<12} {}", "secret", text(webhook, "secret"));
-    println!("\nKeep the secret now: it is not shown again. The receiver checks signatures with it (docs/webhooks.md).");
+    println!(
+        "\nKeep the secret now: it is not shown again. The receiver checks signatures with it (docs/webhooks.md)."
+    );
 }
 
 async fn test(name: &WebhookName) -> Result<()> {
@@ -120,7 +122,11 @@ async fn test(name: &WebhookName) -> Result<()> {
     if name.remote.json {
         output::json(&result);
     } else if result["delivered"] == true {
-        println!("delivered: the receiver answered {} after {} ms", text(&result, "status"), text(&result, "tookMs"));
+        println!(
+            "delivered: the receiver answered {} after {} ms",
+            text(&result, "status"),
+            text(&result, "tookMs")
+        );
     } else {
         println!("not delivered: {}", text(&result, "failure"));
     }
@@ -141,7 +147,10 @@ async fn deliveries(args: &WebhookDeliveries) -> Result<()> {
     }
     let fields = ["seq", "event", "state", "failures", "dueAt", "lastFailure"];
     let row = |row: &Value| fields.iter().map(|field| text(row, field)).collect();
-    println!("{}", output::table(&DELIVERIES, page["items"].as_array().into_iter().flatten().map(row).collect()));
+    println!(
+        "{}",
+        output::table(&DELIVERIES, page["items"].as_array().into_iter().flatten().map(row).collect())
+    );
     if let Some(next) = page["nextCursor"].as_str() {
         println!("\nmore with --cursor {next}");
     }
@@ -159,7 +168,11 @@ fn health(webhook: &Value) -> String {
     if webhook["enabled"] == false {
         return coloured("disabled", Colour::Red);
     }
-    if webhook["healthy"] == true { coloured("well", Colour::Green) } else { coloured("in trouble", Colour::Red) }
+    if webhook["healthy"] == true {
+        coloured("well", Colour::Green)
+    } else {
+        coloured("in trouble", Colour::Red)
+    }
 }
 
 fn show(webhook: &Value) {

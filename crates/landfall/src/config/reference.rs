@@ -34,6 +34,17 @@ pub(crate) const KEYS: &[Key] = &[
         "Where callers reach this node, such as http://node-1:8645; told to callers of a lane that this node owns. Empty: \
          where it listens.",
     ),
+    key(
+        "server.tls_certificate",
+        "\"\"",
+        "A PEM file with the certificate and those that lead to its authority. Empty: without TLS.",
+    ),
+    key("server.tls_key", "\"\"", "The PEM file with the certificate's key."),
+    key(
+        "server.cors_origins",
+        "[]",
+        "Origins of web pages that may call, such as https://app.example.com. Empty: none but the server's own.",
+    ),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key(
@@ -72,6 +83,18 @@ pub(crate) const KEYS: &[Key] = &[
         "false",
         "Show made-up names instead of signers' addresses in metrics and log lines; the API shows addresses.",
     ),
+    key(
+        "access.admin_key_env",
+        "\"LANDFALL_ADMIN_KEY\"",
+        "The environment variable that may hold a key of an administrator: the first key, where the store has none yet.",
+    ),
+    key(
+        "access.rate_per_s",
+        "0",
+        "Requests per second of an API key that does not say otherwise; 0: no limit.",
+    ),
+    key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
+    key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
     key(
         "webhooks.secret_env",
         "\"LANDFALL_WEBHOOK_SECRET\"",
@@ -305,8 +328,8 @@ mod tests {
     fn the_example_parses_and_says_the_defaults() {
         let config = Config::parse(&example(), std::iter::empty()).unwrap();
         assert_eq!((config.server, config.store), Default::default());
-        assert_eq!((config.node, config.lease, config.metrics), Default::default());
         assert_eq!(config.webhooks, Default::default());
+        assert_eq!((config.node, config.lease, config.metrics), Default::default());
         let minimal = "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:8545\"";
         assert_eq!(config.chain, Config::parse(minimal, std::iter::empty()).unwrap().chain);
     }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::events::Ear;
 use crate::support::{
-    Api, CHAIN_ID, Chain, Database, Nodes, RECEIVER, Receiver, Server, Settings, Taken, marker, program, run, signer,
-    submission, text, transfer, until, until_within,
+    Api, CHAIN_ID, Chain, Database, Nodes, QUICK_WEBHOOKS, RECEIVER, Receiver, Server, Settings, Taken,
+    WEBHOOK_SECRET, marker, program, run, signer, submission, text, transfer, until, until_within,
 };
 
 const PATH: &str = "/api/v1/webhooks";
@@ -89,10 +89,17 @@ async fn hand_over(api: &Api, first: u64, count: u64, signers: u64) -> Vec<Strin
 
 // covers: N1, N2, N4, N7, N9, N10, N11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_fails_hangs_restarts_and_dawdles_gets_every_event_in_order_through_a_killed_server() {
+async fn a_receiver_that_fails_hangs_restarts_and_dawdles_gets_every_event_in_order_through_a_killed_server()
+{
     const SIGNERS: u64 = 4;
     let chain = Chain::with_blocks_every(Duration::from_millis(250)).await;
-    let settings = Settings { signers: 4, max_in_flight: 250, log: "warn", ..Settings::default() };
+    let settings = Settings {
+        signers: 4,
+        max_in_flight: 250,
+        log: "warn",
+        sections: QUICK_WEBHOOKS,
+        ..Settings::default()
+    };
     let mut server = Server::start(&chain.url(), settings).await;
     let mut receiver = Receiver::start().await;
     let webhook_id = subscribe(&server.api, &receiver, json!({})).await;
@@ -133,9 +140,17 @@ async fn a_receiver_that_fails_hangs_restarts_and_dawdles_gets_every_event_in_or
     }
     for one in &taken {
         let data = &one.body["data"];
-        assert_eq!(one.id, format!("{}_{}", webhook_id.replacen("wh_", "msg_", 1), seq(one)), "an id by event");
+        assert_eq!(
+            one.id,
+            format!("{}_{}", webhook_id.replacen("wh_", "msg_", 1), seq(one)),
+            "an id by event"
+        );
         let position = told[&text(data, "txId")].iter().position(|number| *number == seq(one)).unwrap();
-        assert_eq!(data["txSeq"], json!(position + 1), "events of a transaction are numbered without a gap: {data}");
+        assert_eq!(
+            data["txSeq"],
+            json!(position + 1),
+            "events of a transaction are numbered without a gap: {data}"
+        );
         assert_eq!(one.body["type"], data["event"]);
     }
     until_within(Duration::from_secs(20), "every event is heard", async || {
@@ -149,20 +164,27 @@ async fn a_receiver_that_fails_hangs_restarts_and_dawdles_gets_every_event_in_or
         of.entry(text(&event.data, "txId")).or_default().push(event.id);
     }
     assert_eq!(of, told, "listeners hear the same");
-    until_webhook(&server.api, &webhook_id, "has nothing left", |shown| shown["behind"] == 0 && shown["waiting"] == 0)
-        .await;
+    until_webhook(&server.api, &webhook_id, "has nothing left", |shown| {
+        shown["behind"] == 0 && shown["waiting"] == 0
+    })
+    .await;
 }
 
 // covers: N5, N6
 #[tokio::test]
 async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_replayed() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
-    let webhooks = "allow_private = true\nallow_http = true\ntimeout_ms = 500\nretry_first_ms = 50\nretry_longest_s = 1\n\
+    let sections = "[webhooks]\nallow_private = true\nallow_http = true\ntimeout_ms = 500\nretry_first_ms = 50\nretry_longest_s = 1\n\
                     give_up_after_s = 2\n";
-    let server = Server::start(&chain.url(), Settings { webhooks, ..Settings::default() }).await;
+    let server = Server::start(&chain.url(), Settings { sections, ..Settings::default() }).await;
     let api = &server.api;
     let receiver = Receiver::start().await;
-    let id = subscribe(api, &receiver, json!({ "events": ["tx.accepted", "tx.confirmed"], "description": "orders" })).await;
+    let id = subscribe(
+        api,
+        &receiver,
+        json!({ "events": ["tx.accepted", "tx.confirmed"], "description": "orders" }),
+    )
+    .await;
     receiver.behaves("fails").await;
     let mut txs = Vec::new();
     for _ in 0..3 {
@@ -173,7 +195,10 @@ async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_r
     assert!(why.contains("nothing got through") && why.contains("the receiver's database is down"), "{why}");
     assert!(off["disabledSince"].is_string() && off["description"] == "orders");
     let waiting = deliveries(api, &id, "&state=waiting").await;
-    assert!(!waiting.is_empty() && waiting.iter().all(|row| text(row, "lastFailure").contains("500")), "{waiting:?}");
+    assert!(
+        !waiting.is_empty() && waiting.iter().all(|row| text(row, "lastFailure").contains("500")),
+        "{waiting:?}"
+    );
     let metrics = api.get("/metrics").await.body;
     let metrics = until("the metrics say it", async || {
         let page = api.get("/metrics").await.body;
@@ -202,7 +227,8 @@ async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_r
     for tx in &txs {
         assert_eq!(first[tx].len(), 2, "accepted and confirmed");
     }
-    let well = until_webhook(api, &id, "is well", |shown| shown["healthy"] == true && shown["waiting"] == 0).await;
+    let well =
+        until_webhook(api, &id, "is well", |shown| shown["healthy"] == true && shown["waiting"] == 0).await;
     assert_eq!(deliveries(api, &id, "").await.len(), 0);
 
     // One again, and then all again: the same events with the same ids.
@@ -221,10 +247,13 @@ async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_r
     until("all come again", async || (receiver.taken().len() >= before + 8).then_some(())).await;
     let ids = |taken: &[Taken]| -> BTreeSet<String> { taken.iter().map(|one| one.id.clone()).collect() };
     assert_eq!(ids(&receiver.taken()), ids(&once));
-    until_webhook(api, &id, "is where it was", |shown| shown["cursor"].as_i64() >= well["cursor"].as_i64()).await;
+    until_webhook(api, &id, "is where it was", |shown| shown["cursor"].as_i64() >= well["cursor"].as_i64())
+        .await;
     let ahead = json!({ "after": 1_000_000 });
     api.post(&format!("{PATH}/{id}/replay"), &ahead).await.expect_problem(409, "nothing_to_replay");
-    api.command(&format!("{PATH}/{id}/deliveries/1000000/redeliver")).await.expect_problem(409, "nothing_to_replay");
+    api.command(&format!("{PATH}/{id}/deliveries/1000000/redeliver"))
+        .await
+        .expect_problem(409, "nothing_to_replay");
 
     // A receiver that is gone for good is not asked again.
     receiver.behaves("is gone").await;
@@ -239,8 +268,8 @@ async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_r
 #[tokio::test]
 async fn one_event_that_cannot_be_taken_holds_back_its_own_transaction_and_nobody_else() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
-    let webhooks = "allow_private = true\nallow_http = true\nretry_first_ms = 50\nretry_longest_s = 1\ngive_up_after_s = 3\n";
-    let server = Server::start(&chain.url(), Settings { webhooks, ..Settings::default() }).await;
+    let sections = "[webhooks]\nallow_private = true\nallow_http = true\nretry_first_ms = 50\nretry_longest_s = 1\ngive_up_after_s = 3\n";
+    let server = Server::start(&chain.url(), Settings { sections, ..Settings::default() }).await;
     let api = &server.api;
     let receiver = Receiver::start().await;
     let id = subscribe(api, &receiver, json!({})).await;
@@ -291,7 +320,8 @@ async fn one_event_that_cannot_be_taken_holds_back_its_own_transaction_and_nobod
 #[tokio::test]
 async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_noticed() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
-    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let mut server =
+        Server::start(&chain.url(), Settings { sections: QUICK_WEBHOOKS, ..Settings::default() }).await;
     let receiver = Receiver::start().await;
     let id = subscribe(&server.api, &receiver, json!({ "events": ["tx.accepted"] })).await;
     let count = async |server: &Server, least: usize| {
@@ -311,7 +341,8 @@ async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_
     receiver.control(json!({ "secret": rotated["secret"] })).await;
     let new = count(&server, 3).await;
     assert!(new.verified && new.signatures == 2);
-    let now = server.api.post(&format!("{PATH}/{id}/rotate"), &json!({ "overlapSeconds": 0 })).await.expect(200);
+    let now =
+        server.api.post(&format!("{PATH}/{id}/rotate"), &json!({ "overlapSeconds": 0 })).await.expect(200);
     receiver.control(json!({ "secret": now["secret"] })).await;
     let last = count(&server, 4).await;
     assert!(last.signatures == 2, "the first one still has its day: {last:?}");
@@ -333,7 +364,7 @@ async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_
     }
 
     // Another installation secret: nothing is signed wrongly, and a rotation takes the new one.
-    server.webhook_secret = "another-secret-that-somebody-put-there-by-mistake";
+    server.set(WEBHOOK_SECRET, "another secret that somebody put there by mistake");
     server.restart_after_kill().await;
     let hindered = webhook(&server.api, &id).await;
     assert!(text(&hindered, "trouble").contains("LANDFALL_WEBHOOK_SECRET"), "{hindered}");
@@ -342,9 +373,10 @@ async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_
     receiver.control(json!({ "secret": rotated["secret"] })).await;
     assert_eq!(count(&server, 6).await.signatures, 1);
 
-    server.webhook_secret = "";
+    server.set(WEBHOOK_SECRET, "");
     server.restart_after_kill().await;
-    let refused = server.api.post(PATH, &json!({ "url": receiver.url() })).await.expect_problem(409, "webhooks_off");
+    let refused =
+        server.api.post(PATH, &json!({ "url": receiver.url() })).await.expect_problem(409, "webhooks_off");
     assert!(refused.contains("LANDFALL_WEBHOOK_SECRET"), "{refused}");
     assert_eq!(webhook(&server.api, &id).await["healthy"], false);
 }
@@ -352,11 +384,14 @@ async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_
 #[tokio::test]
 async fn a_receiver_is_left_alone_as_it_asks_and_neither_redirects_nor_silence_count_as_taken() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
-    let server = Server::start(&chain.url(), Settings::default()).await;
+    let server =
+        Server::start(&chain.url(), Settings { sections: QUICK_WEBHOOKS, ..Settings::default() }).await;
     let api = &server.api;
     let receiver = Receiver::start().await;
     let id = subscribe(api, &receiver, json!({ "events": ["tx.accepted"] })).await;
-    for (mode, says) in [("moved", "redirect"), ("hangs", "in time"), ("is busy", "429"), ("fails", "database is down")] {
+    for (mode, says) in
+        [("moved", "redirect"), ("hangs", "in time"), ("is busy", "429"), ("fails", "database is down")]
+    {
         receiver.behaves(mode).await;
         let sent = api.command(&format!("{PATH}/{id}/test")).await.expect(200);
         assert_eq!(sent["delivered"], false);
@@ -376,12 +411,20 @@ async fn a_receiver_is_left_alone_as_it_asks_and_neither_redirects_nor_silence_c
 #[tokio::test]
 async fn addresses_that_only_the_server_can_reach_are_refused_and_so_is_nonsense() {
     let chain = Chain::without_mining().await;
-    let server = Server::start(&chain.url(), Settings { webhooks: "", ..Settings::default() }).await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
     let api = &server.api;
     for url in [
-        "https://127.0.0.1/hook", "https://[::1]/", "https://10.1.2.3/", "https://169.254.169.254/latest/meta-data",
-        "https://[::ffff:192.168.0.1]/", "https://2130706433/", "http://example.com/", "ftp://example.com/",
-        "https://user:password@example.com/", "nonsense", "",
+        "https://127.0.0.1/hook",
+        "https://[::1]/",
+        "https://10.1.2.3/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://[::ffff:192.168.0.1]/",
+        "https://2130706433/",
+        "http://example.com/",
+        "ftp://example.com/",
+        "https://user:password@example.com/",
+        "nonsense",
+        "",
     ] {
         let why = api.post(PATH, &json!({ "url": url })).await.expect_problem(422, "bad_url");
         assert!(!why.contains("password@"), "{why}");
@@ -405,14 +448,16 @@ async fn addresses_that_only_the_server_can_reach_are_refused_and_so_is_nonsense
     let id = text(&made, "id");
     api.get(&format!("{PATH}/{id}/deliveries?state=lost")).await.expect_problem(400, "bad_query");
     let change = api.request(Method::PATCH, &format!("{PATH}/{id}"));
-    let changed = api.send(change.json(&json!({ "url": "https://example.com/", "chains": [1] }))).await.expect(200);
+    let changed =
+        api.send(change.json(&json!({ "url": "https://example.com/", "chains": [1] }))).await.expect(200);
     assert_eq!((&changed["url"], &changed["chains"]), (&json!("https://example.com/"), &json!([1])));
 }
 
 #[tokio::test]
 async fn the_command_line_makes_shows_tests_and_replays() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
-    let server = Server::start(&chain.url(), Settings::default()).await;
+    let server =
+        Server::start(&chain.url(), Settings { sections: QUICK_WEBHOOKS, ..Settings::default() }).await;
     let receiver = Receiver::start().await;
     let landfall = async |args: &[&str]| {
         let mut command = program(server.folder());
@@ -470,7 +515,8 @@ async fn another_node_goes_on_when_the_one_that_delivers_is_killed() {
 #[tokio::test]
 async fn listeners_have_places_of_their_own() {
     let chain = Chain::without_mining().await;
-    let server = Server::start(&chain.url(), Settings { server: "max_listeners = 2", ..Settings::default() }).await;
+    let server =
+        Server::start(&chain.url(), Settings { server: "max_listeners = 2", ..Settings::default() }).await;
     let url = format!("{}/api/v1/events", server.api.url());
     let listen = async || crate::support::http_client().get(&url).send().await.unwrap();
     let (one, two) = (listen().await, listen().await);

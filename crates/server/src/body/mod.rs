@@ -3,6 +3,7 @@
 mod action;
 mod authorizations;
 mod fields;
+mod key;
 mod strict;
 mod submission;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub(crate) use action::{range, replacement, retry, speed_up, version};
 pub(crate) use fields::{Fields, address, wrong_type};
+pub(crate) use key::new_key;
 pub(crate) use submission::submission;
 
 use crate::problem::{Code, Problem};

@@ -50,7 +50,8 @@ pub(crate) async fn listen(
     // Listeners stay for long: they must not take the places of all other callers.
     let place = app.listeners.clone().try_acquire_owned().map_err(|_| {
         let most = app.limits.listeners;
-        let detail = format!("{most} callers listen already, as many as server.max_listeners allows; try again later");
+        let detail =
+            format!("{most} callers listen already, as many as server.max_listeners allows; try again later");
         Problem::new(Code::TooManyListeners, detail)
     })?;
     let after = match wanted.after {

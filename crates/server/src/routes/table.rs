@@ -49,6 +49,10 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/reset", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/cancel-all", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/fill", OPERATE),
+    (Method::POST, "/api/v1/api-keys", ADMIN),
+    (Method::GET, "/api/v1/api-keys", ADMIN),
+    (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
+    (Method::GET, "/api/v1/audit", ADMIN),
 ];
 
 /// What a path needs; none: nobody said, and so nobody may.

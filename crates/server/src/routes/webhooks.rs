@@ -18,8 +18,8 @@ use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::show::time;
 use crate::webhooks::{
-    Delivery, DeliveryState, Endpoint, Filter, Keys, MOST_ENDPOINTS, Message, OrderOf, Progress, Stored, Switch,
-    row_id, row_prefix,
+    Delivery, DeliveryState, Endpoint, Filter, Keys, MOST_ENDPOINTS, Message, OrderOf, Progress, Stored,
+    Switch, row_id, row_prefix,
 };
 
 type Answer<T> = Result<T, Problem>;
@@ -41,7 +41,11 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<
     Ok(Json(json!({ "items": items, "nextCursor": null })))
 }
 
-pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answer<Json<Value>> {
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
     let stored = find(&app, &caller, &id).await?;
     Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
 }
@@ -71,7 +75,8 @@ pub(crate) async fn create(
         Some(after) => JournalSeq(i64::try_from(after).unwrap_or(i64::MAX)).min(newest),
     };
     if shared.all().await?.len() >= MOST_ENDPOINTS as usize {
-        let detail = format!("there are {MOST_ENDPOINTS} webhooks, as many as there may be; delete one first");
+        let detail =
+            format!("there are {MOST_ENDPOINTS} webhooks, as many as there may be; delete one first");
         return Err(Problem::new(Code::TooManyWebhooks, detail));
     }
     let now = shared.now();
@@ -88,7 +93,8 @@ pub(crate) async fn create(
         progress: Progress::from(cursor),
     };
     let stored = Stored { id: id.clone(), version: 0, endpoint };
-    if shared.records.write_records(vec![stored.change(&stored.endpoint)?]).await? == RecordsWritten::Changed {
+    if shared.records.write_records(vec![stored.change(&stored.endpoint)?]).await? == RecordsWritten::Changed
+    {
         return Err(busy());
     }
     shared.kick();
@@ -126,7 +132,11 @@ pub(crate) async fn change(
     Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
 }
 
-pub(crate) async fn delete(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answer<Json<Value>> {
+pub(crate) async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
     let shared = &app.desk.shared;
     for _ in 0..TRIES {
         let stored = find(&app, &caller, &id).await?;
@@ -143,8 +153,9 @@ pub(crate) async fn delete(State(app): State<App>, caller: Caller, Path(id): Pat
 }
 
 async fn remove_rows(app: &App, id: &str) -> Answer<()> {
-    let records = &app.desk.shared.records;
-    let query = RecordQuery { prefix: row_prefix(id), ..RecordQuery::all(RecordKind::Delivery, LONGEST_PAGE) };
+    let records = &app.records;
+    let query =
+        RecordQuery { prefix: row_prefix(id), ..RecordQuery::all(RecordKind::Delivery, LONGEST_PAGE) };
     for _ in 0..1_000 {
         let rows = records.records(&query).await?;
         if rows.is_empty() {
@@ -187,7 +198,11 @@ pub(crate) async fn rotate(
     Ok(Json(answer))
 }
 
-pub(crate) async fn enable(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answer<Json<Value>> {
+pub(crate) async fn enable(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
     let stored = update(&app, &caller, &id, |endpoint, now| {
         if !endpoint.is_on() {
             endpoint.switch = Switch::On;
@@ -244,7 +259,9 @@ pub(crate) async fn replay(
     let stored = update(&app, &caller, &id, |endpoint, _| {
         let cursor = endpoint.progress.cursor;
         if after > cursor {
-            let detail = format!("its cursor is at {cursor}, before {after}: what comes after is still to be delivered");
+            let detail = format!(
+                "its cursor is at {cursor}, before {after}: what comes after is still to be delivered"
+            );
             return Err(Problem::at(Code::NothingToReplay, "after", detail));
         }
         endpoint.progress.cursor = after;
@@ -256,7 +273,11 @@ pub(crate) async fn replay(
 }
 
 /// Sends a made-up event now, and says what came of it. It is not tried again.
-pub(crate) async fn test(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answer<Json<Value>> {
+pub(crate) async fn test(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
     let shared = &app.desk.shared;
     let stored = find(&app, &caller, &id).await?;
     let secret = shared.settings.secret.as_ref().ok_or_else(|| no_secret(&app))?;
@@ -264,7 +285,8 @@ pub(crate) async fn test(State(app): State<App>, caller: Caller, Path(id): Path<
         return Err(Problem::new(Code::WebhooksOff, why));
     }
     let now = shared.now();
-    let body = json!({ "type": "webhook.test", "timestamp": time(now), "data": { "webhookId": id } }).to_string();
+    let body =
+        json!({ "type": "webhook.test", "timestamp": time(now), "data": { "webhookId": id } }).to_string();
     let message = format!("msg_test_{}", SessionId::new(now, shared.random()).0.simple());
     let secrets = stored.endpoint.keys.signing(&id, secret, now);
     let url = stored.endpoint.url;
@@ -315,7 +337,7 @@ pub(crate) async fn deliveries(
     };
     let mut items = Vec::new();
     loop {
-        let rows = app.desk.shared.records.records(&query).await?;
+        let rows = app.records.records(&query).await?;
         let is_last = rows.len() < LONGEST_PAGE as usize;
         query.after = rows.last().map(|row| row.id.clone());
         for row in rows {
@@ -351,13 +373,17 @@ pub(crate) async fn redeliver(
     for _ in 0..TRIES {
         let stored = find(&app, &caller, &id).await?;
         if seq > stored.endpoint.progress.cursor {
-            let detail = format!("event {seq} is still to be delivered: the cursor is at {}", stored.endpoint.progress.cursor);
+            let detail = format!(
+                "event {seq} is still to be delivered: the cursor is at {}",
+                stored.endpoint.progress.cursor
+            );
             return Err(Problem::new(Code::NothingToReplay, detail));
         }
         let rows = shared.store().journal_after(JournalSeq(seq.0.saturating_sub(1)), 1).await?;
         let row = rows.first().filter(|row| row.seq == seq && stored.endpoint.filter.wants(row));
         let Some((row, name)) = row.and_then(|row| Some((row, row.entry.event()?))) else {
-            let detail = format!("there is no event {seq} that this webhook wants; its history may have been removed");
+            let detail =
+                format!("there is no event {seq} that this webhook wants; its history may have been removed");
             return Err(Problem::new(Code::NotFound, detail));
         };
         let known = shared.records.record(RecordKind::Delivery, &row_id(&id, seq)).await?;
@@ -386,7 +412,7 @@ pub(crate) async fn redeliver(
 
 /// An endpoint that the caller may know of.
 async fn find(app: &App, caller: &Caller, id: &str) -> Answer<Stored> {
-    let record = app.desk.shared.records.record(RecordKind::Webhook, id).await?;
+    let record = app.records.record(RecordKind::Webhook, id).await?;
     let stored = record.map(Stored::read).transpose()?.filter(|stored| may_see(caller, stored));
     stored.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no webhook {id}")))
 }
@@ -421,7 +447,10 @@ async fn update(
 }
 
 fn busy() -> Problem {
-    Problem::new(Code::Busy, "others changed it at the same time, again and again; nothing was changed, try again")
+    Problem::new(
+        Code::Busy,
+        "others changed it at the same time, again and again; nothing was changed, try again",
+    )
 }
 
 fn no_secret(app: &App) -> Problem {

@@ -211,7 +211,13 @@ impl Courier {
             };
             let Some(seq) = next else { return };
             self.queue.fly(seq);
-            let flight = fly(self.shared.clone(), self.stored.id.clone(), &self.endpoint, seq, self.bodies.remove(&seq));
+            let flight = fly(
+                self.shared.clone(),
+                self.stored.id.clone(),
+                &self.endpoint,
+                seq,
+                self.bodies.remove(&seq),
+            );
             self.flights.spawn(flight);
         }
     }
@@ -246,7 +252,8 @@ impl Courier {
             Some(Ok(_)) => self.delivered(seq, now),
             Some(Err(refusal)) => self.failed(seq, now, refusal),
             None => {
-                let why = "the history of its transaction was removed before it could be delivered".to_owned();
+                let why =
+                    "the history of its transaction was removed before it could be delivered".to_owned();
                 self.queue.failed(seq, Failed { at: now, due: now, why, give_up: true });
                 self.shared.metrics.webhook_given_up();
             }

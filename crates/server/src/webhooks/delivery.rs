@@ -76,7 +76,12 @@ impl Delivery {
         Ok((seq, record.version, row))
     }
 
-    pub(crate) fn write(&self, webhook: &str, seq: JournalSeq, expected: u64) -> Result<RecordWrite, store::Error> {
+    pub(crate) fn write(
+        &self,
+        webhook: &str,
+        seq: JournalSeq,
+        expected: u64,
+    ) -> Result<RecordWrite, store::Error> {
         let body = serde_json::to_value(self)
             .map_err(|error| store::Error::Corrupt { what: "a delivery", text: error.to_string() })?;
         Ok(RecordWrite { kind: RecordKind::Delivery, id: row_id(webhook, seq), expected, body: Some(body) })

@@ -141,7 +141,8 @@ impl Desk {
             let claim = stored.endpoint.claim.as_ref();
             claim.is_some_and(|claim| !shared.is_mine(claim))
         };
-        let live = if all.iter().any(is_others) { shared.store().holders().await?.live } else { Default::default() };
+        let live =
+            if all.iter().any(is_others) { shared.store().holders().await?.live } else { Default::default() };
         self.running().retain(|id, courier| {
             let is_there = all.iter().any(|stored| stored.id == *id);
             if !is_there {

@@ -101,7 +101,12 @@ impl Keys {
     }
 
     /// Those that sign now, the newest first.
-    pub(crate) fn signing(&self, webhook: &str, secret: &InstallationSecret, now: Millis) -> Vec<EndpointSecret> {
+    pub(crate) fn signing(
+        &self,
+        webhook: &str,
+        secret: &InstallationSecret,
+        now: Millis,
+    ) -> Vec<EndpointSecret> {
         let old = self.retiring.iter().rev().filter(|old| old.until > now).map(|old| old.generation);
         std::iter::once(self.generation).chain(old).map(|number| secret.of(webhook, number)).collect()
     }
@@ -191,7 +196,12 @@ impl Stored {
     pub(crate) fn change(&self, to: &Endpoint) -> Result<RecordWrite, store::Error> {
         let body = serde_json::to_value(to)
             .map_err(|error| store::Error::Corrupt { what: "a webhook", text: error.to_string() })?;
-        Ok(RecordWrite { kind: RecordKind::Webhook, id: self.id.clone(), expected: self.version, body: Some(body) })
+        Ok(RecordWrite {
+            kind: RecordKind::Webhook,
+            id: self.id.clone(),
+            expected: self.version,
+            body: Some(body),
+        })
     }
 }
 
@@ -235,13 +245,18 @@ mod tests {
             claim: None,
             progress: Progress::from(JournalSeq(0)),
         };
-        let with = |secret: Option<&InstallationSecret>| Webhooks { secret: secret.cloned(), ..Webhooks::default() };
+        let with =
+            |secret: Option<&InstallationSecret>| Webhooks { secret: secret.cloned(), ..Webhooks::default() };
         assert_eq!(endpoint.hindrance(&with(Some(&one))), None);
         assert!(endpoint.hindrance(&with(None)).unwrap().contains("LANDFALL_WEBHOOK_SECRET"));
         assert!(endpoint.hindrance(&with(Some(&other))).unwrap().contains("rotate"));
         endpoint.keys.rotate(&other, Millis(1), Millis(9));
         assert_eq!(endpoint.hindrance(&with(Some(&other))), None);
-        assert_eq!(endpoint.keys.signing("wh", &other, Millis(2)).len(), 1, "the old one cannot be derived any more");
+        assert_eq!(
+            endpoint.keys.signing("wh", &other, Millis(2)).len(),
+            1,
+            "the old one cannot be derived any more"
+        );
         let stored: Endpoint = serde_json::from_value(serde_json::to_value(&endpoint).unwrap()).unwrap();
         assert_eq!(stored, endpoint);
     }

@@ -88,7 +88,9 @@ impl Queue {
 
     /// An event from the journal, later than all before it.
     pub(super) fn push(&mut self, seq: JournalSeq, order: OrderOf, event: &str) {
-        let item = Item { order, event: event.to_owned(), row: None, version: 0, dirty: false, flying: false };
+        // It may have a row from before, which was beyond the cursor.
+        let version = self.gone.remove(&seq).unwrap_or(0);
+        let item = Item { order, event: event.to_owned(), row: None, version, dirty: false, flying: false };
         self.items.insert(seq, item);
         self.orders.entry(order).or_default().insert(seq);
         self.read = self.read.max(seq);
@@ -118,10 +120,6 @@ impl Queue {
     /// Events with one.
     pub(super) fn waiting(&self) -> usize {
         self.rows
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.rows >= self.most_rows
     }
 
     /// An event that may go now: the first of its order, and due. Fresh ones only, or those with a row only, if asked.
@@ -332,7 +330,11 @@ mod tests {
         assert_eq!(queue.next(Millis(10), Which::Any), Some(JournalSeq(2)));
         let give_up = Failed { give_up: true, ..failed(20) };
         queue.failed(JournalSeq(2), give_up);
-        assert_eq!(queue.next(Millis(10), Which::Any), Some(JournalSeq(4)), "one that is given up holds nobody");
+        assert_eq!(
+            queue.next(Millis(10), Which::Any),
+            Some(JournalSeq(4)),
+            "one that is given up holds nobody"
+        );
     }
 
     #[test]
@@ -340,7 +342,7 @@ mod tests {
         let mut queue = queue(2, &[1, 1, 1, 2]);
         queue.failed(JournalSeq(1), failed(10));
         queue.delivered(JournalSeq(4));
-        assert_eq!((queue.cursor(), queue.is_full()), (JournalSeq(2), true));
+        assert_eq!((queue.cursor(), queue.waiting()), (JournalSeq(2), 2));
         queue.delivered(JournalSeq(1));
         assert_eq!(queue.next(Millis(1), Which::Any), Some(JournalSeq(2)));
     }

@@ -104,12 +104,16 @@ impl Reach {
             "https" => {}
             "http" if self.http => {}
             "http" => {
-                return Err("events must not travel in clear: use https, or set webhooks.allow_http = true".into());
+                return Err(
+                    "events must not travel in clear: use https, or set webhooks.allow_http = true".into()
+                );
             }
             other => return Err(format!("{other} URLs cannot be used: use https")),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("user names and passwords do not belong into a URL: the signature says who sends".into());
+            return Err(
+                "user names and passwords do not belong into a URL: the signature says who sends".into()
+            );
         }
         let host = url.host_str().ok_or_else(|| format!("{text:?} names no host"))?;
         if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
@@ -157,7 +161,15 @@ mod tests {
 
     #[test]
     fn public_addresses_are_reached() {
-        for ip in ["1.1.1.1", "8.8.8.8", "172.15.0.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "::ffff:8.8.8.8"] {
+        for ip in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "172.15.0.1",
+            "172.32.0.1",
+            "100.63.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+        ] {
             assert!(CLOSED.address(ip.parse().unwrap()).is_ok(), "{ip}");
         }
     }
@@ -165,8 +177,17 @@ mod tests {
     #[test]
     fn private_addresses_are_reached_only_where_that_is_allowed_however_they_are_written() {
         for ip in [
-            "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "fd12::1", "fc00::1",
-            "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "::10.0.0.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "fd12::1",
+            "fc00::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "::10.0.0.1",
         ] {
             let ip = ip.parse().unwrap();
             assert!(CLOSED.address(ip).unwrap_err().contains("allow_private"), "{ip}");
@@ -174,15 +195,30 @@ mod tests {
         }
         for ip in ["127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"] {
             let ip = ip.parse().unwrap();
-            assert!(CLOSED.address(ip).is_err() && DEV.address(ip).is_ok() && OPEN.address(ip).is_ok(), "{ip}");
+            assert!(
+                CLOSED.address(ip).is_err() && DEV.address(ip).is_ok() && OPEN.address(ip).is_ok(),
+                "{ip}"
+            );
         }
     }
 
     #[test]
     fn metadata_services_neighbours_and_no_hosts_are_never_reached() {
         for ip in [
-            "169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "100.100.100.200", "fd00:ec2::254",
-            "fe80::1", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "192.0.2.1", "ff02::1", "2001:db8::1", "2001::1",
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "100.100.100.200",
+            "fd00:ec2::254",
+            "fe80::1",
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "192.0.2.1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
         ] {
             assert!(OPEN.address(ip.parse().unwrap()).is_err(), "{ip}");
         }
@@ -194,9 +230,19 @@ mod tests {
             assert!(CLOSED.url(url).is_ok(), "{url}");
         }
         for url in [
-            "http://example.com/", "ftp://example.com/", "file:///etc/passwd", "https://user:secret@example.com/",
-            "https://user@example.com/", "https://127.0.0.1/", "https://2130706433/", "https://0x7f.1/", "https://[::1]/",
-            "https://[::ffff:10.0.0.1]/", "https://169.254.169.254/latest/meta-data", "example.com", "",
+            "http://example.com/",
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "https://user:secret@example.com/",
+            "https://user@example.com/",
+            "https://127.0.0.1/",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://[::1]/",
+            "https://[::ffff:10.0.0.1]/",
+            "https://169.254.169.254/latest/meta-data",
+            "example.com",
+            "",
         ] {
             assert!(CLOSED.url(url).is_err(), "{url}");
         }

@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn a_signature_is_the_one_that_the_standard_publishes() {
         let key = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signed = signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
+        let signed =
+            signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
@@ -97,7 +98,12 @@ mod tests {
         let one = InstallationSecret::new(&"a".repeat(32)).unwrap();
         let other = InstallationSecret::new(&"b".repeat(32)).unwrap();
         let shown = |of: &InstallationSecret, webhook, generation| of.of(webhook, generation).shown();
-        let all = [shown(&one, "wh_1", 1), shown(&one, "wh_1", 2), shown(&one, "wh_2", 1), shown(&other, "wh_1", 1)];
+        let all = [
+            shown(&one, "wh_1", 1),
+            shown(&one, "wh_1", 2),
+            shown(&one, "wh_2", 1),
+            shown(&other, "wh_1", 1),
+        ];
         let different: std::collections::BTreeSet<&String> = all.iter().collect();
         assert_eq!(different.len(), all.len());
         assert_eq!(shown(&one, "wh_1", 1), all[0]);

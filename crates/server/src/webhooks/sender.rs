@@ -93,7 +93,8 @@ impl Sender {
             return Ok(status.as_u16());
         }
         let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = retry_after.and_then(|text| wait(text, now)).map(|wait| wait.min(LONGEST_RETRY_AFTER));
+        let retry_after =
+            retry_after.and_then(|text| wait(text, now)).map(|wait| wait.min(LONGEST_RETRY_AFTER));
         let said = beginning(&mut answer, SHOWN_BYTES).await;
         let mut why = format!("the receiver answered {status}");
         if status.is_redirection() {

@@ -17,10 +17,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// How much of the log a failed test shows.
 const LAST_LINES: usize = 25;
 
-/// Receivers on this machine, and no long waits.
-const QUICK_WEBHOOKS: &str = "allow_private = true\nallow_http = true\ntimeout_ms = 1000\nretry_first_ms = 100\nretry_longest_s = 1\n";
-/// What webhooks' secrets are derived from, unless a test says otherwise.
-const WEBHOOK_SECRET: &str = "a-secret-of-the-tests-that-is-long-enough";
+/// Receivers of webhooks on this machine, and no long waits.
+pub(crate) const QUICK_WEBHOOKS: &str = "[webhooks]\nallow_private = true\nallow_http = true\ntimeout_ms = 1000\nretry_first_ms = 100\n\
+    retry_longest_s = 1\n";
+/// What webhooks' secrets are derived from.
+pub(crate) const WEBHOOK_SECRET: &str = "LANDFALL_WEBHOOK_SECRET";
 
 /// What a test may want otherwise than the rest.
 #[derive(Debug, Clone)]
@@ -38,8 +39,6 @@ pub(crate) struct Settings {
     pub(crate) signer: &'static str,
     /// Lines for the `[server]` part.
     pub(crate) server: &'static str,
-    /// Lines for the `[webhooks]` part.
-    pub(crate) webhooks: &'static str,
     /// The URL of the store.
     pub(crate) store_url: String,
     /// Lines for the `[store]` part.
@@ -48,6 +47,10 @@ pub(crate) struct Settings {
     pub(crate) lease: (u64, u64, u64),
     /// Which log lines are written.
     pub(crate) log: &'static str,
+    /// Further environment variables.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// Further sections of the configuration.
+    pub(crate) sections: &'static str,
 }
 
 impl Default for Settings {
@@ -62,11 +65,12 @@ impl Default for Settings {
             chain: "",
             signer: "",
             server: "",
-            webhooks: QUICK_WEBHOOKS,
             store_url: "sqlite://landfall.db".to_owned(),
             store: "",
             lease: (10, 3, 1),
             log: "info",
+            env: vec![(WEBHOOK_SECRET, "a secret of the tests that is long enough".to_owned())],
+            sections: "",
         }
     }
 }
@@ -76,12 +80,11 @@ impl Settings {
     pub(crate) fn toml(&self, port: u16, rpc: &str) -> String {
         let (duration, renew, skew) = self.lease;
         let mut text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[webhooks]\n{}\n[store]\nurl = \"{}\"\n{}\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{}\n[store]\nurl = \"{}\"\n{}\n\
              [node]\nname = \"{}\"\n[lease]\nduration_s = {duration}\nrenew_s = {renew}\nskew_s = {skew}\n\
              [[chain]]\nid = {CHAIN_ID}\nrpc = [\"{rpc}\"]\nfinality = {}\npoll_ms = 100\nmax_in_flight = {}\n\
              resubmit_after_s = {}\nrequest_timeout_ms = {}\n{}\n",
             self.server,
-            self.webhooks,
             self.store_url,
             self.store,
             self.node,
@@ -100,6 +103,7 @@ impl Settings {
             )
             .unwrap();
         }
+        text.push_str(self.sections);
         text
     }
 }
@@ -123,8 +127,7 @@ pub(crate) struct Server {
     folder: TempDir,
     signers: usize,
     log: &'static str,
-    /// Empty: the variable is not set.
-    pub(crate) webhook_secret: &'static str,
+    env: Vec<(&'static str, String)>,
     child: Option<Child>,
 }
 
@@ -143,8 +146,14 @@ impl Server {
         let port = free_port();
         std::fs::write(folder.path().join("landfall.toml"), settings.toml(port, rpc)).unwrap();
         let api = Api::at(&format!("http://127.0.0.1:{port}"));
-        let (signers, log) = (settings.signers, settings.log);
-        Self { api, folder, signers, log, webhook_secret: WEBHOOK_SECRET, child: None }
+        Self {
+            api,
+            folder,
+            signers: settings.signers,
+            log: settings.log,
+            env: settings.env.clone(),
+            child: None,
+        }
     }
 
     /// Starts the process, on what an earlier one left behind.
@@ -152,10 +161,7 @@ impl Server {
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = program(self.folder.path());
         command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
-        command.env("LANDFALL_LOG", self.log);
-        if !self.webhook_secret.is_empty() {
-            command.env("LANDFALL_WEBHOOK_SECRET", self.webhook_secret);
-        }
+        command.env("LANDFALL_LOG", self.log).envs(self.env.clone());
         for n in 0..self.signers {
             command.env(format!("KEY_{n}"), account(n).key.to_string());
         }
@@ -192,6 +198,12 @@ impl Server {
         std::fs::write(self.folder.path().join("landfall.toml"), toml).unwrap();
         self.spawn();
         self.until_ready().await;
+    }
+
+    /// Changes a variable for the next start; an empty one counts as none.
+    pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        self.env.retain(|(known, _)| *known != name);
+        self.env.push((name, value.to_owned()));
     }
 
     pub(crate) fn id(&self) -> u32 {
