@@ -381,6 +381,7 @@ async fn secrets_are_rotated_without_a_gap_and_a_changed_installation_secret_is_
     assert_eq!(webhook(&server.api, &id).await["healthy"], false);
 }
 
+// covers: N7
 #[tokio::test]
 async fn a_receiver_is_left_alone_as_it_asks_and_neither_redirects_nor_silence_count_as_taken() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
@@ -398,13 +399,18 @@ async fn a_receiver_is_left_alone_as_it_asks_and_neither_redirects_nor_silence_c
         assert!(text(&sent, "failure").contains(says), "{sent}");
     }
     assert_eq!(receiver.taken().len(), 0);
+    receiver.behaves("hangs").await;
+    let waiting = api.submit(&transfer()).await;
+    api.until_state(&waiting, "confirmed").await;
+    receiver.behaves("well").await;
+    until("what hung is taken", async || (receiver.taken().len() == 1).then_some(())).await;
     receiver.behaves("is busy").await;
     let before = receiver.seen().await.unwrap();
     api.submit(&transfer()).await;
     until("it is asked", async || (receiver.seen().await? > before).then_some(())).await;
     receiver.behaves("well").await;
     let asked = tokio::time::Instant::now();
-    until("it is taken", async || (receiver.taken().len() == 1).then_some(())).await;
+    until("it is taken", async || (receiver.taken().len() == 2).then_some(())).await;
     assert!(asked.elapsed() > Duration::from_millis(500), "it asked for a second");
 }
 
@@ -526,4 +532,55 @@ async fn listeners_have_places_of_their_own() {
     drop(one);
     until("a place is free again", async || (listen().await.status() == 200).then_some(())).await;
     drop(two);
+}
+
+// covers: N3
+#[tokio::test]
+async fn a_transaction_of_several_attempts_is_signed_mined_and_confirmed_once() {
+    let chain = Chain::without_mining().await;
+    let settings = Settings { sections: QUICK_WEBHOOKS, ..Settings::default() };
+    let server = Server::start(&chain.url(), settings).await;
+    let api = &server.api;
+    let receiver = Receiver::start().await;
+    subscribe(api, &receiver, json!({})).await;
+    let tx = api.submit(&transfer()).await;
+    api.until_state(&tx, "broadcast").await;
+    for attempts in 2..4 {
+        api.command(&format!("/api/v1/tx/{tx}/speed-up")).await.expect(202);
+        api.until_tx(&tx, "there is a dearer attempt", |shown| {
+            shown["attempts"].as_array().is_some_and(|all| all.len() == attempts)
+        })
+        .await;
+    }
+    chain.mine(3).await;
+    api.until_state(&tx, "confirmed").await;
+    let names = until("its end is told", async || {
+        let names: Vec<String> = receiver.taken().iter().map(|one| text(&one.body, "type")).collect();
+        names.contains(&"tx.confirmed".to_owned()).then_some(names)
+    })
+    .await;
+    for name in ["tx.accepted", "tx.signed", "tx.mined", "tx.confirmed"] {
+        assert_eq!(names.iter().filter(|told| *told == name).count(), 1, "{names:?}");
+    }
+    let last = receiver.taken().pop().unwrap();
+    assert_eq!(last.body["data"]["state"], "confirmed", "the state after the event is told with it");
+}
+
+// covers: N8
+#[tokio::test]
+async fn a_listener_that_never_reads_holds_up_nobody() {
+    use tokio::io::AsyncWriteExt as _;
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let server = Server::start(&chain.url(), Settings { max_in_flight: 300, ..Settings::default() }).await;
+    let at = server.api.url().strip_prefix("http://").unwrap();
+    let mut dead = tokio::net::TcpStream::connect(at).await.unwrap();
+    let ask = format!("GET /api/v1/events?after=0 HTTP/1.1\r\nhost: {at}\r\n\r\n");
+    dead.write_all(ask.as_bytes()).await.unwrap();
+    let ear = Ear::at(format!("{}/api/v1/events", server.api.url()));
+    let ids = hand_over(&server.api, 0, 300, 1).await;
+    server.api.until_all_done(Duration::from_secs(60)).await;
+    let told = told(&server.api, ids).await;
+    let all: usize = told.values().map(Vec::len).sum();
+    until("the other one hears everything", async || (ear.heard().len() >= all).then_some(())).await;
+    drop(dead);
 }

@@ -20,14 +20,20 @@ const answer = (response, status, body, headers) => {
   response.end(body || "");
 };
 
-function take(request, body, response, status) {
-  let signatures = request.headers["webhook-signature"].split(" ").length;
-  let verified = true;
+const verifies = (body, headers) => {
   try {
-    new Webhook(control.secret).verify(body, request.headers);
+    new Webhook(control.secret).verify(body, headers);
+    return true;
   } catch (error) {
-    verified = false;
+    return false;
   }
+};
+
+function take(request, body, response, status) {
+  const signatures = request.headers["webhook-signature"].split(" ").length;
+  // The signature is for this body at this time, and for no other.
+  const later = { ...request.headers, "webhook-timestamp": String(Number(request.headers["webhook-timestamp"]) + 1) };
+  const verified = verifies(body, request.headers) && !verifies(body, later) && !verifies(body + " ", request.headers);
   const line = { id: request.headers["webhook-id"], verified, signatures, status, body: JSON.parse(body) };
   fs.appendFileSync(takenFile, JSON.stringify(line) + "\n");
   if (verified && status === 0) return; // Taken, and never said: the sender cannot know.
