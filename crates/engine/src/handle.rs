@@ -484,6 +484,12 @@ impl Handle {
         }
     }
 
+    /// What is wrong with following a chain, if anything is.
+    #[must_use]
+    pub fn chain_trouble(&self, chain: ChainId) -> Option<String> {
+        self.shared.trouble_of(chain)
+    }
+
     /// How the chains and their endpoints are doing.
     pub(crate) fn chains(&self) -> Vec<ChainHealth> {
         let chains = self.shared.parts.chains.iter().map(|(id, parts)| {

@@ -89,6 +89,7 @@ impl Node {
             limits,
             metrics,
             access: config.access.policy()?,
+            trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
             tls: config.server.tls(),
             webhooks: own_webhooks.unwrap_or_else(|| webhooks(config)),

@@ -1,6 +1,6 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, health, metrics, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, gRPC, health, metrics, who may call, and the problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -9,6 +9,7 @@ mod access;
 mod body;
 mod connections;
 mod event;
+pub mod grpc;
 mod guard;
 pub mod metrics;
 mod path;

@@ -69,6 +69,8 @@ pub struct Parts {
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
     pub access: Policy,
+    /// How old a chain's newest block may be for trades to be taken.
+    pub trade_head_age: Duration,
     /// Other origins whose pages may call.
     pub cors_origins: Vec<String>,
     /// None: without TLS.
@@ -110,6 +112,7 @@ pub(crate) struct App {
     pub(crate) desk: Desk,
     /// Places for callers that listen to events.
     pub(crate) listeners: Arc<Semaphore>,
+    pub(crate) trade_head_age: Duration,
 }
 
 /// A server that listens.
@@ -128,7 +131,8 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
-        let Parts { handle, records, limits, metrics, access, cors_origins, tls, webhooks } = parts;
+        let Parts { handle, records, limits, metrics, access, trade_head_age, cors_origins, tls, webhooks } =
+            parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
         let refused = |error| BindError::Listen { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -156,6 +160,7 @@ impl Server {
             audit: audit.clone(),
             desk: desk.clone(),
             listeners: Arc::new(Semaphore::new(limits.listeners)),
+            trade_head_age,
         };
         let router = routes::router(app)
             // The body is read, and measured, before.

@@ -129,6 +129,11 @@ pub(crate) const KEYS: &[Key] = &[
         "86400",
         "How long an old secret signs beside its successor after a rotation, unless the caller says otherwise.",
     ),
+    key(
+        "trades.max_head_age_s",
+        "60",
+        "The gRPC entry for trades refuses while the newest block that was seen is older than this.",
+    ),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
     key(
         "chain.rpc",

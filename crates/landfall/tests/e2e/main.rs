@@ -19,6 +19,7 @@ mod cluster;
 mod concurrency;
 mod deploy;
 mod events;
+mod grpc;
 mod hostile;
 mod hostile_callers;
 mod kills;

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::caller::Caller;
 use super::role::{Need, Role};
+use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
 use crate::serve::App;
@@ -20,6 +21,7 @@ pub(crate) async fn admit(
 ) -> Response {
     match judge(&app, request.method(), path.as_str(), request.headers()).await {
         Ok((caller, need)) => pass(&app, caller, need, request, next).await,
+        Err(problem) if grpc::is_grpc(request.headers()) => grpc::refusal(&problem),
         Err(problem) => refuse(problem),
     }
 }
