@@ -169,6 +169,18 @@ impl Handle {
         &self.shared.parts
     }
 
+    /// This run of this process, as the store knows it.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.shared.session
+    }
+
+    /// This process may act; if not, others may be taking its work over.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.shared.session_is_live()
+    }
+
     /// The newest picture of a chain.
     #[must_use]
     pub fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {

@@ -8,6 +8,7 @@
 mod access;
 mod body;
 mod connections;
+mod event;
 pub mod grpc;
 mod guard;
 pub mod metrics;
@@ -19,6 +20,7 @@ mod serve;
 mod show;
 mod tail;
 mod tls;
+pub mod webhooks;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;

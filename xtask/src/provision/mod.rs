@@ -6,6 +6,7 @@
 
 mod anvil;
 mod postgres;
+mod standardwebhooks;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -28,7 +29,8 @@ pub(crate) struct Tool {
 
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
-    Ok(vec![anvil::provide(&workspace.cache())?, postgres::provide()?])
+    let cache = workspace.cache();
+    Ok(vec![anvil::provide(&cache)?, standardwebhooks::provide(&cache)?, postgres::provide()?])
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

@@ -33,3 +33,4 @@ mod steering;
 mod stuck;
 mod support;
 mod traces;
+mod webhooks;

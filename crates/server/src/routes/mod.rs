@@ -9,6 +9,7 @@ mod metrics;
 mod steer;
 pub(crate) mod table;
 pub(crate) mod tx;
+mod webhooks;
 
 pub use keys::make_api_key;
 
@@ -36,6 +37,15 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}/reject", post(steer::reject))
         .route("/tx/{id}/retry", post(steer::retry))
         .route("/events", get(events::listen))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhooks::show).patch(webhooks::change).delete(webhooks::delete))
+        .route("/webhooks/{id}/rotate", post(webhooks::rotate))
+        .route("/webhooks/{id}/enable", post(webhooks::enable))
+        .route("/webhooks/{id}/disable", post(webhooks::disable))
+        .route("/webhooks/{id}/replay", post(webhooks::replay))
+        .route("/webhooks/{id}/test", post(webhooks::test))
+        .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/webhooks/{id}/deliveries/{seq}/redeliver", post(webhooks::redeliver))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))
         .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))
