@@ -35,7 +35,7 @@ pub(crate) fn submission(value: Value, key: Option<String>) -> Result<Submission
         return Err(nonce("nonce"));
     }
     fields.finish()?;
-    Ok(Submission { lane: LaneId { chain, signer }, request_id, payload, options })
+    Ok(Submission { lane: LaneId { chain, signer }, request_id, payload, options, at_once: None })
 }
 
 fn request_id(field: Option<String>, key: Option<String>) -> Result<Option<RequestId>, Problem> {
