@@ -97,7 +97,8 @@ impl Handle {
         let until = Instant::now() + WITHDRAW_LIMIT;
         let mut told = self.told(tx, until, std::future::pending()).await;
         // A person's yes may be outstanding all the while.
-        while told.as_ref().is_some_and(|told| told.state == TxState::AwaitingApproval && told.hash.is_none()) {
+        while told.as_ref().is_some_and(|told| told.state == TxState::AwaitingApproval && told.hash.is_none())
+        {
             if Instant::now() >= until {
                 told = None;
                 break;

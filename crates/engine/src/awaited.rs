@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use landfall_core::{LaneId, TxId};
 use landfall_core::ports::store::TxUpdate;
 use landfall_core::transaction::Status;
+use landfall_core::{LaneId, TxId};
 use tokio::sync::oneshot;
 
 /// What a caller hears: the status, or none where it is to look into the store.

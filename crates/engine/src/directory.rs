@@ -47,7 +47,9 @@ impl Inner {
             None => u64::MAX,
         };
         let past = self.past.get(&chain);
-        if let Some(view) = past.and_then(|past| past.iter().rev().find(|view| view.head.at.number <= reached)) {
+        if let Some(view) =
+            past.and_then(|past| past.iter().rev().find(|view| view.head.at.number <= reached))
+        {
             self.shown.insert(chain, view.clone());
         }
     }
@@ -158,7 +160,9 @@ impl Directory {
             return;
         }
         let before = inner.taken.get(&lane).copied();
-        let Some(head) = view.map(|view| view.head.at.number).or(before.map(|taken| taken.head)) else { return };
+        let Some(head) = view.map(|view| view.head.at.number).or(before.map(|taken| taken.head)) else {
+            return;
+        };
         inner.taken.insert(lane, Taken { head, count });
         if view.is_some() {
             inner.advance(lane.chain);

@@ -55,8 +55,8 @@ mod tests;
 mod watcher;
 mod writer;
 
-pub use at_once::Told;
 pub use admission::{Refused, Submission};
+pub use at_once::Told;
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};

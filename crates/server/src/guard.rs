@@ -25,7 +25,9 @@ pub(crate) async fn same_origin(State(listen): State<SocketAddr>, request: Reque
         let detail = format!("this server listens on {listen} and is not {host}; ask for it by that address");
         return Problem::new(Code::WrongHost, detail).into_response();
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    // A page may open a WebSocket anywhere without being asked first, and what goes over it can change things.
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && !headers.contains_key(header::UPGRADE);
     if !reads && let Some(origin) = headers.get(header::ORIGIN) {
         let own = host.is_some_and(|host| {
             origin

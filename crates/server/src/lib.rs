@@ -1,6 +1,6 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, health, metrics, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, JSON-RPC under `/rpc`, health, metrics, and the problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -13,6 +13,7 @@ pub mod metrics;
 mod path;
 mod problem;
 mod routes;
+pub mod rpc;
 mod serve;
 mod show;
 mod tail;

@@ -98,6 +98,7 @@ codes! {
     LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
     NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
+    TooManySockets, "too_many_sockets", SERVICE_UNAVAILABLE, "As many WebSockets are open as there may be";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";

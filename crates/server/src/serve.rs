@@ -18,6 +18,7 @@ use crate::guard;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::routes;
+use crate::rpc::{Keeper, Sockets};
 use crate::tail::Tail;
 
 /// What is taken at most.
@@ -65,12 +66,16 @@ pub(crate) struct App {
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) sockets: Arc<Sockets>,
 }
 
 /// A server that listens.
 pub struct Server {
     handle: Handle,
     tail: Tail,
+    keeper: Arc<Keeper>,
+    sockets: Arc<Sockets>,
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -83,7 +88,17 @@ impl Server {
         let listener = TcpListener::bind(listen).await?;
         let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
         let tail = Tail::new();
-        let app = App { handle: handle.clone(), records, tail: tail.clone(), limits, metrics };
+        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
+        let sockets = Arc::new(Sockets::new());
+        let app = App {
+            handle: handle.clone(),
+            records,
+            tail: tail.clone(),
+            limits,
+            metrics,
+            keeper: keeper.clone(),
+            sockets: sockets.clone(),
+        };
         let router = routes::router(app)
             // The body is read, and measured, before.
             .layer(DefaultBodyLimit::disable())
@@ -94,7 +109,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, listener, router, limits })
+        Ok(Self { handle, tail, keeper, sockets, listener, router, limits })
     }
 
     /// Where it listens.
@@ -105,14 +120,16 @@ impl Server {
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
         let (tail, handle) = (self.tail, self.handle);
-        let ended = tail.clone();
+        let (ended, sockets, keeper) = (tail.clone(), self.sockets.clone(), self.keeper);
         // Listeners never come to their end by themselves.
         let stop = async move {
             stop.await;
             ended.stop();
+            sockets.stop();
         };
         let follow = tail.follow(&handle);
         let serve = connections::serve(self.listener, self.router, self.limits, stop);
-        tokio::join!(follow, serve);
+        let keep = keeper.run(self.sockets.stopped());
+        tokio::join!(follow, keep, serve);
     }
 }

@@ -40,7 +40,9 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::chain::{AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
+use landfall_core::ports::chain::{
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker,
+};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};

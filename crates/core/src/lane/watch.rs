@@ -47,7 +47,8 @@ impl Lane {
     #[must_use]
     pub fn shown_count(&self) -> Option<Slot> {
         let count = self.live_view().and(self.chain_count())?;
-        let open = self.slots.range(..count).find(|(_, record)| record.tx.is_some() && record.mined.is_none());
+        let open =
+            self.slots.range(..count).find(|(_, record)| record.tx.is_some() && record.mined.is_none());
         Some(open.map_or(count, |(slot, _)| *slot))
     }
 

@@ -57,7 +57,7 @@ fn nonce(path: &str) -> Problem {
     Problem::at(Code::NonceNotAllowed, path, detail)
 }
 
-pub(super) fn payload(value: Value) -> Result<Payload, Problem> {
+pub(crate) fn payload(value: Value) -> Result<Payload, Problem> {
     let mut fields = Fields::of(value, "payload")?;
     if fields.take("nonce").is_some() {
         return Err(nonce("payload.nonce"));

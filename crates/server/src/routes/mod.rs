@@ -6,7 +6,7 @@ mod lanes;
 mod metrics;
 mod steer;
 pub(crate) mod table;
-mod tx;
+pub(crate) mod tx;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -14,6 +14,7 @@ use axum::routing::{get, post};
 
 use crate::access;
 use crate::problem::{Code, Problem};
+use crate::rpc;
 use crate::serve::App;
 
 pub(crate) fn router(app: App) -> Router {
@@ -44,6 +45,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::page))
+        .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
