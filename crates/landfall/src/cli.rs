@@ -51,6 +51,16 @@ pub(crate) enum Command {
     /// Make keys and see their addresses.
     #[command(subcommand)]
     Key(Key),
+    /// Make, see and revoke API keys: who may call, and what each may do.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        landfall api-key create --name me --role admin --config landfall.toml    the first key, before the server runs\n  \
+        landfall api-key create --name shop --role submitter --signer 0xf39F…2266 --rate 50\n  \
+        landfall api-key list\n  landfall api-key revoke 5b1c0f3a9d2e4786\n\n\
+        Commands show the key in LANDFALL_API_KEY to the server."
+    )]
+    ApiKey(ApiKey),
     /// Measure how many transactions land per second on this machine.
     #[command(after_help = "Examples:\n  landfall bench\n  landfall bench --signers 10 --count 20000 --json")]
     Bench(Bench),
@@ -222,6 +232,48 @@ pub(crate) enum Tx {
     Reject(TxDecision),
     /// Do a transaction again that ended without success, as a new one.
     Retry(TxName),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApiKey {
+    /// Make a key and print it. It is shown this once.
+    Create(NewApiKey),
+    /// List the keys, without their secrets.
+    List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// End a key: it opens nothing any more, on any node, within a second.
+    Revoke {
+        /// Its id, as `list` shows it.
+        id: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewApiKey {
+    /// What it is for.
+    #[arg(long)]
+    pub(crate) name: String,
+    /// viewer, submitter, operator or admin.
+    #[arg(long)]
+    pub(crate) role: String,
+    /// A signer it may see and use; repeat for more. All if left out.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) signer: Vec<String>,
+    /// Requests per second.
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<u32>,
+    /// When it ends, such as 2027-01-31T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires: Option<String>,
+    /// Write it into the store that this configuration names, instead of asking a server.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
 }
 
 #[derive(Debug, Args)]

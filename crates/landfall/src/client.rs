@@ -1,8 +1,12 @@
 //! The API as the command line uses it.
 
 use anyhow::{Context, Result, bail};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
+
+/// The variable that holds the key that is shown to servers.
+const API_KEY: &str = "LANDFALL_API_KEY";
 
 /// A server by its URL.
 pub(crate) struct Client {
@@ -18,8 +22,21 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) fn new(url: &str) -> Result<Self> {
-        let http =
-            reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(30)).build()?;
+        let mut headers = HeaderMap::new();
+        // Not an argument: other users of the machine see those.
+        if let Ok(key) = std::env::var(API_KEY)
+            && !key.is_empty()
+        {
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+                .with_context(|| format!("{API_KEY} has characters that no API key has"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .default_headers(headers)
+            .timeout(std::time::Duration::from_secs(30))
+            .build()?;
         Ok(Self { url: url.trim_end_matches('/').to_owned(), http })
     }
 
@@ -48,6 +65,11 @@ impl Client {
         good(answer)
     }
 
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value> {
+        let answer = self.ask(Method::DELETE, path, None).await?;
+        good(answer)
+    }
+
     pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value> {
         let answer = self.ask(Method::POST, path, body).await?;
         good(answer)
@@ -60,5 +82,8 @@ fn good(answer: Answer) -> Result<Value> {
         return Ok(answer.body);
     }
     let part = |name: &str| answer.body.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+    if answer.status == StatusCode::UNAUTHORIZED {
+        bail!("{} ({}); this command shows the key in {API_KEY}", part("detail"), part("code"));
+    }
     bail!("{} ({})", part("detail"), part("code"))
 }

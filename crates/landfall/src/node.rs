@@ -81,13 +81,16 @@ impl Node {
             header_time: Duration::from_secs(config.server.header_timeout_s),
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };
-        let door = landfall_server::Parts { handle: engine.handle(), records, limits, metrics };
-        let listen = config.server.listen;
-        let server = Server::bind(listen, door).await.with_context(|| {
-            format!(
-                "cannot listen on {listen}; if another program has the address, choose one with server.listen"
-            )
-        })?;
+        let door = landfall_server::Parts {
+            handle: engine.handle(),
+            records,
+            limits,
+            metrics,
+            access: config.access.policy()?,
+            cors_origins: config.server.cors_origins.clone(),
+            tls: config.server.tls(),
+        };
+        let server = Server::bind(config.server.listen, door).await?;
         Ok(Self { engine, server, lanes })
     }
 
@@ -114,7 +117,7 @@ impl Node {
 }
 
 /// The store that the URL names: for transactions, and for the door's documents.
-async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Records>)> {
+pub(crate) async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Records>)> {
     let url = &config.store.url;
     let namespace = Namespace(config.store.namespace.clone());
     if config.store.is_postgres() {

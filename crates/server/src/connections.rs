@@ -6,7 +6,9 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,8 +22,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::problem::{Code, Problem};
 use crate::serve::Limits;
@@ -31,20 +37,29 @@ use crate::serve::Limits;
 const FINISH_LIMIT: Duration = Duration::from_secs(5);
 /// A body that is too large is read this far past its limit, only so that the caller hears the answer.
 const DISCARD_AT_MOST: u64 = 4 << 20;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS: u32 = 100;
 /// The system may be out of file handles; connections that end give some back.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
     router: Router,
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
     let free = Arc::new(Semaphore::new(limits.connections));
     let open = GracefulShutdown::new();
-    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+    let acceptor = tls.map(TlsAcceptor::from);
+    let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(limits.header_time);
+    let http = Arc::new(http);
     tokio::pin!(stop);
     loop {
         let next = accept(&listener, &free);
@@ -54,11 +69,21 @@ pub(crate) async fn serve(
             accepted = next => accepted,
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = open.watch(connection);
+        let (http, acceptor, watcher) = (http.clone(), acceptor.clone(), open.watcher());
         tokio::spawn(async move {
+            let stream = match acceptor {
+                None => Stream::Plain(stream),
+                Some(acceptor) => {
+                    match tokio::time::timeout(limits.header_time, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => Stream::Secure(Box::new(stream)),
+                        Ok(Err(error)) => return tracing::debug!(%error, "a caller could not agree on TLS"),
+                        Err(_) => return tracing::debug!("a caller took too long to agree on TLS"),
+                    }
+                }
+            };
+            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             // A caller that hangs up, or sends what is not HTTP, concerns nobody else.
-            if let Err(error) = connection.await {
+            if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!(%error, "a connection broke off");
             }
             drop(place);
@@ -67,6 +92,44 @@ pub(crate) async fn serve(
     drop(listener);
     if tokio::time::timeout(FINISH_LIMIT, open.shutdown()).await.is_err() {
         tracing::warn!("some requests did not come to their end; they are broken off");
+    }
+}
+
+/// A caller's bytes, as they come or out of TLS.
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Secure(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Secure(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secure(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }
 

@@ -2,20 +2,68 @@
 //!
 //! A browser sends requests for any page that asks. Requests that change something are refused when a page of another
 //! origin makes them, and a server that listens on loopback answers only to loopback names, so that a page cannot reach
-//! it under a name of its own (DNS rebinding).
+//! it under a name of its own (DNS rebinding). Pages of origins that the operator names may call.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::problem::{Code, Problem};
 
+/// Where the server listens, and which other origins its operator trusts.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    listen: SocketAddr,
+    origins: Arc<[String]>,
+}
+
+impl Guard {
+    pub(crate) fn new(listen: SocketAddr, origins: Vec<String>) -> Self {
+        Self { listen, origins: origins.into() }
+    }
+
+    /// The origin of a page that may call although it is another's.
+    fn trusted(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        let text = origin.to_str().ok()?;
+        self.origins.iter().any(|trusted| trusted.eq_ignore_ascii_case(text)).then(|| origin.clone())
+    }
+}
+
 /// Refuses what a page of another origin asks for.
-pub(crate) async fn same_origin(State(listen): State<SocketAddr>, request: Request, next: Next) -> Response {
+pub(crate) async fn same_origin(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let trusted = guard.trusted(request.headers());
+    let asks_first = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match (&trusted, asks_first) {
+        // A browser asks before it sends; pages of other origins get no answer that would let it.
+        (Some(_), true) => StatusCode::NO_CONTENT.into_response(),
+        _ => guarded(&guard, trusted.is_some(), request, next).await,
+    };
+    if let Some(origin) = trusted {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        if asks_first {
+            let methods = HeaderValue::from_static("GET, POST, PATCH, DELETE");
+            let allowed = HeaderValue::from_static(
+                "authorization, content-type, idempotency-key, last-event-id, x-api-key",
+            );
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        }
+    }
+    response
+}
+
+async fn guarded(guard: &Guard, trusted: bool, request: Request, next: Next) -> Response {
+    let listen = guard.listen;
     let headers = request.headers();
     let host = authority(headers, header::HOST).or_else(|| request.uri().authority().cloned());
     if listen.ip().is_loopback()
@@ -28,7 +76,10 @@ pub(crate) async fn same_origin(State(listen): State<SocketAddr>, request: Reque
     // A page may open a WebSocket anywhere without being asked first, and what goes over it can change things.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
         && !headers.contains_key(header::UPGRADE);
-    if !reads && let Some(origin) = headers.get(header::ORIGIN) {
+    if !reads
+        && !trusted
+        && let Some(origin) = headers.get(header::ORIGIN)
+    {
         let own = host.is_some_and(|host| {
             origin
                 .to_str()

@@ -17,8 +17,11 @@ pub mod rpc;
 mod serve;
 mod show;
 mod tail;
+mod tls;
 
-pub use access::Role;
+pub use access::{Policy, Role};
 pub use metrics::Metrics;
 pub use problem::{Code, Problem};
-pub use serve::{Limits, Parts, Server};
+pub use routes::make_api_key;
+pub use serve::{BindError, Limits, Parts, Server};
+pub use tls::TlsFiles;

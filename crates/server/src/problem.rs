@@ -79,6 +79,8 @@ codes! {
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
     Unauthorized, "unauthorized", UNAUTHORIZED, "An API key is needed";
     Forbidden, "forbidden", FORBIDDEN, "The API key may not do this";
+    TooManyKeys, "too_many_keys", CONFLICT, "There are too many API keys";
+    ChangedMeanwhile, "changed_meanwhile", CONFLICT, "It was changed by somebody else meanwhile";
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
     CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
@@ -114,6 +116,8 @@ pub struct Problem {
     pub field: Option<String>,
     /// Who could do it.
     pub owner: Option<Owner>,
+    /// After how many seconds it may be asked again.
+    pub retry_after: Option<u64>,
 }
 
 /// The node that owns a lane.
@@ -127,12 +131,12 @@ pub struct Owner {
 impl Problem {
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, owner: None }
+        Self { code, detail: detail.into(), field: None, owner: None, retry_after: None }
     }
 
     #[must_use]
     pub fn at(code: Code, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: Some(field.into()), owner: None }
+        Self { code, detail: detail.into(), field: Some(field.into()), owner: None, retry_after: None }
     }
 
     /// The JSON of RFC 9457.
@@ -171,8 +175,9 @@ impl IntoResponse for Problem {
         {
             response.headers_mut().insert(OWNER, value);
         }
-        if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let unavailable = self.code.status() == StatusCode::SERVICE_UNAVAILABLE;
+        if let Some(seconds) = self.retry_after.or(unavailable.then_some(1)) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -8,18 +8,26 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
+use landfall_core::Millis;
 use landfall_core::ports::records::Records;
+use landfall_core::ports::store::Error as StoreError;
 use landfall_engine::Handle;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::access::{Audit, Keyring, Policy};
 use crate::connections;
-use crate::guard;
+use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::rpc::{Keeper, Sockets};
 use crate::tail::Tail;
+use crate::tls::TlsFiles;
+
+/// How often it is looked what of the audit log may go.
+const TRIM_EVERY: Duration = Duration::from_secs(3_600);
 
 /// What is taken at most.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +64,30 @@ pub struct Parts {
     pub limits: Limits,
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
+    pub access: Policy,
+    /// Other origins whose pages may call.
+    pub cors_origins: Vec<String>,
+    /// None: without TLS.
+    pub tls: Option<TlsFiles>,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error(
+        "cannot listen on {listen} ({error}); if another program has the address, choose one with server.listen"
+    )]
+    Listen { listen: SocketAddr, error: std::io::Error },
+    #[error(
+        "{listen} can be reached from other machines, and there is no API key: whoever reaches it could spend from every \
+         signer. Make a key first (`landfall api-key create --role admin --name me --config landfall.toml`), or give one in \
+         the variable that access.admin_key_env names"
+    )]
+    NoKeys { listen: SocketAddr },
+    #[error("TLS cannot be served: {0}")]
+    Tls(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// What handlers see.
@@ -68,6 +100,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sockets: Arc<Sockets>,
+    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) audit: Audit,
 }
 
 /// A server that listens.
@@ -79,14 +113,29 @@ pub struct Server {
     listener: TcpListener,
     router: Router,
     limits: Limits,
+    tls: Option<Arc<ServerConfig>>,
+    audit: Audit,
+    keep_audit: Option<Duration>,
 }
 
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
-    pub async fn bind(listen: SocketAddr, parts: Parts) -> std::io::Result<Self> {
-        let Parts { handle, records, limits, metrics } = parts;
-        let listener = TcpListener::bind(listen).await?;
-        let guarded = from_fn_with_state(listener.local_addr()?, guard::same_origin);
+    pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
+        let Parts { handle, records, limits, metrics, access, cors_origins, tls } = parts;
+        let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
+        let refused = |error| BindError::Listen { listen, error };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let engine = handle.parts();
+        let (clock, random) = (engine.clock.clone(), engine.random.clone());
+        let audit = Audit::new(records.clone(), clock.clone(), random.clone(), &engine.node);
+        let keep_audit = access.keep_audit;
+        let access = Policy { loopback: address.ip().is_loopback(), ..access };
+        let keyring = Arc::new(Keyring::new(records.clone(), clock, random, access));
+        if !address.ip().is_loopback() && !keyring.any().await? {
+            return Err(BindError::NoKeys { listen });
+        }
+        let guarded = from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin);
         let tail = Tail::new();
         let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
         let sockets = Arc::new(Sockets::new());
@@ -98,6 +147,8 @@ impl Server {
             metrics,
             keeper: keeper.clone(),
             sockets: sockets.clone(),
+            keyring,
+            audit: audit.clone(),
         };
         let router = routes::router(app)
             // The body is read, and measured, before.
@@ -109,7 +160,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, keeper, sockets, listener, router, limits })
+        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, audit, keep_audit })
     }
 
     /// Where it listens.
@@ -128,8 +179,30 @@ impl Server {
             sockets.stop();
         };
         let follow = tail.follow(&handle);
-        let serve = connections::serve(self.listener, self.router, self.limits, stop);
+        let serve = connections::serve(self.listener, self.tls, self.router, self.limits, stop);
         let keep = keeper.run(self.sockets.stopped());
-        tokio::join!(follow, keep, serve);
+        let trim = trim_audit(&self.audit, &handle, self.keep_audit);
+        tokio::select! {
+            ((), (), ()) = async { tokio::join!(follow, keep, serve) } => {}
+            () = trim => {}
+        }
+    }
+}
+
+/// Removes what is too old of the audit log, a little at a time, for ever.
+async fn trim_audit(audit: &Audit, handle: &Handle, keep: Option<Duration>) {
+    let Some(keep) = keep else { return std::future::pending().await };
+    let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+    loop {
+        let now = handle.parts().clock.now();
+        let before = Millis(now.0.saturating_sub(keep));
+        let more = match audit.trim(before).await {
+            Ok(removed) => removed > 0,
+            Err(error) => {
+                tracing::warn!(%error, "the audit log could not be trimmed; it is tried again later");
+                false
+            }
+        };
+        tokio::time::sleep(if more { Duration::from_secs(1) } else { TRIM_EVERY }).await;
     }
 }

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod api_key;
 mod bench;
 mod chain;
 mod demo;
@@ -34,6 +35,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Lane(command) => lane::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
         Command::Key(command) => key::run(command)?,
+        Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),
         Command::Config { markdown: false } => print!("{}", reference::example()),

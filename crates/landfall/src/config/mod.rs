@@ -27,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) lease: Lease,
     pub(crate) metrics: Metrics,
+    pub(crate) access: Access,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
 }
@@ -36,6 +37,9 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) advertise: String,
+    pub(crate) tls_certificate: String,
+    pub(crate) tls_key: String,
+    pub(crate) cors_origins: Vec<String>,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
     pub(crate) max_connections: usize,
@@ -49,6 +53,9 @@ impl Default for Server {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
             advertise: String::new(),
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+            cors_origins: Vec::new(),
             max_body_bytes: limits.body,
             max_batch: limits.batch,
             max_connections: limits.connections,
@@ -65,7 +72,15 @@ impl Server {
             return Some(self.advertise.clone());
         }
         let is_one = !self.listen.ip().is_unspecified() && self.listen.port() != 0;
-        is_one.then(|| format!("http://{}", self.listen))
+        let scheme = if self.tls().is_some() { "https" } else { "http" };
+        is_one.then(|| format!("{scheme}://{}", self.listen))
+    }
+
+    pub(crate) fn tls(&self) -> Option<landfall_server::TlsFiles> {
+        (!self.tls_certificate.is_empty()).then(|| landfall_server::TlsFiles {
+            certificate: self.tls_certificate.clone().into(),
+            key: self.tls_key.clone().into(),
+        })
     }
 }
 
@@ -132,6 +147,52 @@ impl Default for Lease {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
     pub(crate) mask_signers: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Access {
+    pub(crate) admin_key_env: String,
+    pub(crate) rate_per_s: u32,
+    pub(crate) open_metrics: bool,
+    pub(crate) keep_audit_days: f64,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            admin_key_env: "LANDFALL_ADMIN_KEY".to_owned(),
+            rate_per_s: 0,
+            open_metrics: false,
+            keep_audit_days: 365.0,
+        }
+    }
+}
+
+/// A key that an administrator made up must be long enough that nobody guesses it.
+const SHORTEST_ADMIN_KEY: usize = 32;
+
+impl Access {
+    /// With the key that the environment has.
+    pub(crate) fn policy(&self) -> Result<landfall_server::Policy> {
+        let name = &self.admin_key_env;
+        let admin_key = (!name.is_empty()).then(|| std::env::var(name).ok()).flatten();
+        let admin_key = admin_key.filter(|key| !key.is_empty());
+        if admin_key.as_ref().is_some_and(|key| key.len() < SHORTEST_ADMIN_KEY) {
+            bail!(
+                "the key in {name} is shorter than {SHORTEST_ADMIN_KEY} characters, which can be guessed; make one with \
+                 `openssl rand -hex 32`"
+            );
+        }
+        let keep = self.keep_audit_days * 86_400.0;
+        Ok(landfall_server::Policy {
+            admin_key,
+            rate_per_s: self.rate_per_s,
+            open_metrics: self.open_metrics,
+            keep_audit: (keep > 0.0).then(|| Duration::from_secs_f64(keep)),
+            ..landfall_server::Policy::default()
+        })
+    }
 }
 
 /// A chain: what is said of it here, and for the rest what is known of it by its id.
@@ -316,6 +377,22 @@ impl Config {
         let server = &self.server;
         if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
             bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
+        }
+        if server.tls_certificate.is_empty() != server.tls_key.is_empty() {
+            bail!("server.tls_certificate and server.tls_key belong together: give both, or none");
+        }
+        let is_origin = |origin: &String| {
+            let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            rest.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']))
+        };
+        if let Some(wrong) = server.cors_origins.iter().find(|origin| !is_origin(origin)) {
+            bail!(
+                "server.cors_origins has {wrong:?}; name each origin as a browser does, such as https://app.example.com"
+            );
+        }
+        let days = self.access.keep_audit_days;
+        if !(0.0..=36_500.0).contains(&days) {
+            bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
         }
         let Lease { duration_s, renew_s, skew_s } = self.lease;
         if renew_s == 0 || renew_s >= duration_s.div_ceil(2) || skew_s >= duration_s {

@@ -34,6 +34,17 @@ pub(crate) const KEYS: &[Key] = &[
         "Where callers reach this node, such as http://node-1:8645; told to callers of a lane that this node owns. Empty: \
          where it listens.",
     ),
+    key(
+        "server.tls_certificate",
+        "\"\"",
+        "A PEM file with the certificate and those that lead to its authority. Empty: without TLS.",
+    ),
+    key("server.tls_key", "\"\"", "The PEM file with the certificate's key."),
+    key(
+        "server.cors_origins",
+        "[]",
+        "Origins of web pages that may call, such as https://app.example.com. Empty: none but the server's own.",
+    ),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key(
@@ -67,6 +78,18 @@ pub(crate) const KEYS: &[Key] = &[
         "false",
         "Show made-up names instead of signers' addresses in metrics and log lines; the API shows addresses.",
     ),
+    key(
+        "access.admin_key_env",
+        "\"LANDFALL_ADMIN_KEY\"",
+        "The environment variable that may hold a key of an administrator: the first key, where the store has none yet.",
+    ),
+    key(
+        "access.rate_per_s",
+        "0",
+        "Requests per second of an API key that does not say otherwise; 0: no limit.",
+    ),
+    key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
+    key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
     key(
         "chain.rpc",

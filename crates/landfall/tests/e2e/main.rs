@@ -10,6 +10,7 @@
     reason = "a test ends at the first thing that is not as it should be"
 )]
 
+mod access;
 mod actions;
 mod admission;
 mod bad_input;

@@ -1,18 +1,91 @@
 //! The one place that every request passes on its way to a handler.
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::caller::Caller;
+use super::role::{Need, Role};
+use crate::problem::{Code, Problem};
+use crate::routes::table;
 use crate::serve::App;
 
 pub(crate) async fn admit(
-    State(_app): State<App>,
-    _path: MatchedPath,
-    mut request: Request,
+    State(app): State<App>,
+    path: MatchedPath,
+    request: Request,
     next: Next,
 ) -> Response {
-    request.extensions_mut().insert(Caller::anyone());
-    next.run(request).await
+    match judge(&app, request.method(), path.as_str(), request.headers()).await {
+        Ok((caller, need)) => pass(&app, caller, need, request, next).await,
+        Err(problem) => refuse(problem),
+    }
+}
+
+/// Who it is, and that it may come in here.
+async fn judge(
+    app: &App,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+) -> Result<(Caller, Need), Problem> {
+    // What the table does not have is closed, whatever the router says.
+    let need = table::need(method, path)
+        .ok_or_else(|| Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method"))?;
+    let metrics_are_open = path == "/metrics" && app.keyring.policy().open_metrics;
+    let caller = match app.keyring.caller(headers).await {
+        Ok(Some(caller)) => caller,
+        Ok(None) if need == Need::Nobody || metrics_are_open => Caller::nobody(),
+        Ok(None) => {
+            let detail = "show an API key: `Authorization: Bearer lf_…`. `landfall api-key create` makes one";
+            return Err(Problem::new(Code::Unauthorized, detail));
+        }
+        // What needs nobody is told to everybody, also when keys cannot be looked up.
+        Err(_) if need == Need::Nobody => Caller::nobody(),
+        Err(problem) => return Err(problem),
+    };
+    app.keyring.charge(&caller, 1)?;
+    if let Need::Role(role) = need
+        && !caller.is(role)
+        && !metrics_are_open
+    {
+        return Err(caller.lacks(role));
+    }
+    Ok((caller, need))
+}
+
+async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next: Next) -> Response {
+    let steers = matches!(need, Need::Role(Role::Operator | Role::Admin)) && *request.method() != Method::GET;
+    let audited = if steers {
+        let (parts, body) = request.into_parts();
+        // It was read whole before, within the limit.
+        let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let (method, path) = (parts.method.as_str(), parts.uri.path());
+        let entry = match app.audit.asked(&caller, method, path, &bytes).await {
+            Ok(entry) => entry,
+            Err(error) => return Problem::from(error).into_response(),
+        };
+        request = Request::from_parts(parts, Body::from(bytes));
+        Some(entry)
+    } else {
+        None
+    };
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if let Some(entry) = audited {
+        app.audit.ended(entry, response.status().as_u16()).await;
+    }
+    response
+}
+
+fn refuse(problem: Problem) -> Response {
+    let unauthorized = problem.code == Code::Unauthorized;
+    let mut response = problem.into_response();
+    if unauthorized {
+        let how = HeaderValue::from_static("Bearer realm=\"landfall\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    response
 }

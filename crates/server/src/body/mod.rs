@@ -3,6 +3,7 @@
 mod action;
 mod authorizations;
 mod fields;
+mod key;
 mod strict;
 mod submission;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub(crate) use action::{range, replacement, retry, speed_up, version};
 pub(crate) use fields::address;
+pub(crate) use key::new_key;
 pub(crate) use submission::{payload, submission};
 
 use crate::problem::{Code, Problem};

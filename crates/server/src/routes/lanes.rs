@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::steer::{accepted, key};
 use super::tx::{Body, taken};
+use crate::access::Caller;
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -20,24 +21,31 @@ use crate::show;
 
 type Answer<T> = Result<T, Problem>;
 
-pub(crate) async fn list(State(app): State<App>) -> Answer<Json<Value>> {
-    let summaries = app.handle.store().lanes().await?;
+pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<Value>> {
+    let mut summaries = app.handle.store().lanes().await?;
+    summaries.retain(|summary| caller.sees(summary.lane.signer));
     let used: BTreeSet<LaneId> = summaries.iter().map(|summary| summary.lane).collect();
     let mut items = Vec::new();
     for summary in &summaries {
         let hold = app.handle.explain_lane(summary.lane).await;
         items.push(show::lane(summary, rules(&app, summary.lane), hold));
     }
-    let unused = app.handle.parts().signers.keys().filter(|lane| !used.contains(lane));
+    let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
+    let unused = seen.filter(|lane| !used.contains(lane));
     items.extend(unused.map(|lane| show::unused_lane(*lane, rules(&app, *lane))));
     Ok(Json(json!({ "items": items, "nextCursor": null })))
 }
 
 pub(crate) async fn show(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
 ) -> Answer<Json<Value>> {
     let lane = lane(&chain, &signer)?;
+    let missing = || Problem::new(Code::NotFound, format!("there is no lane {lane} here"));
+    if !caller.sees(lane.signer) {
+        return Err(missing());
+    }
     if let Some(summary) = app.handle.store().lane(lane).await? {
         let hold = app.handle.explain_lane(lane).await;
         return Ok(Json(show::lane(&summary, rules(&app, lane), hold)));
@@ -45,7 +53,7 @@ pub(crate) async fn show(
     if app.handle.parts().signers.contains_key(&lane) {
         return Ok(Json(show::unused_lane(lane, rules(&app, lane))));
     }
-    Err(Problem::new(Code::NotFound, format!("there is no lane {lane} here")))
+    Err(missing())
 }
 
 type Accepted = (StatusCode, Json<Value>);

@@ -1,16 +1,20 @@
 //! The paths. One file for each thing that callers name.
 
+mod audit;
 mod events;
 mod health;
+mod keys;
 mod lanes;
 mod metrics;
 mod steer;
 pub(crate) mod table;
 pub(crate) mod tx;
 
+pub use keys::make_api_key;
+
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
 use crate::access;
 use crate::problem::{Code, Problem};
@@ -39,7 +43,10 @@ pub(crate) fn router(app: App) -> Router {
         .route("/lanes/{chain}/{signer}/disable", post(lanes::disable))
         .route("/lanes/{chain}/{signer}/reset", post(lanes::reset))
         .route("/lanes/{chain}/{signer}/cancel-all", post(lanes::cancel_all))
-        .route("/lanes/{chain}/{signer}/fill", post(lanes::fill));
+        .route("/lanes/{chain}/{signer}/fill", post(lanes::fill))
+        .route("/api-keys", post(keys::create).get(keys::list))
+        .route("/api-keys/{id}", delete(keys::revoke))
+        .route("/audit", get(audit::list));
     Router::new()
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))

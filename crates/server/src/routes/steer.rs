@@ -7,6 +7,7 @@ use landfall_core::{CommandId, RequestId};
 use serde_json::{Value, json};
 
 use super::tx::{Body, admitted, find, taken};
+use crate::access::Caller;
 use crate::body;
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -26,19 +27,25 @@ pub(super) fn accepted(id: CommandId, command: Value) -> (StatusCode, Json<Value
     (StatusCode::ACCEPTED, Json(json!({ "commandId": id, "command": command })))
 }
 
-pub(crate) async fn cancel(State(app): State<App>, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    let tx = find(&app, &id).await?.tx;
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let tx = find(&app, &caller, &id).await?.tx;
     let command = app.handle.cancel(&tx, key(&headers)?.as_ref()).await?;
     Ok(accepted(command, json!({ "type": "cancel", "tx": tx.id })))
 }
 
 pub(crate) async fn replace(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let tx = find(&app, &id).await?.tx;
+    let tx = find(&app, &caller, &id).await?.tx;
     let (payload, terms) = body::replacement(body::json(&headers, &taken(body)?)?)?;
     let command = app.handle.replace(&tx, payload, terms, key(&headers)?.as_ref()).await?;
     Ok(accepted(command, json!({ "type": "replace", "tx": tx.id, "version": tx.version().next() })))
@@ -46,11 +53,12 @@ pub(crate) async fn replace(
 
 pub(crate) async fn speed_up(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let record = find(&app, &id).await?;
+    let record = find(&app, &caller, &id).await?;
     let (fees, speed) = body::speed_up(body::json_or_nothing(&headers, &taken(body)?)?)?;
     let command = app.handle.speed_up(&record, fees, speed, key(&headers)?.as_ref()).await?;
     Ok(accepted(command, json!({ "type": "speed_up", "tx": record.tx.id })))
@@ -58,24 +66,26 @@ pub(crate) async fn speed_up(
 
 pub(crate) async fn approve(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    decide(&app, &id, true, &headers, body).await
+    decide(&app, &caller, &id, true, &headers, body).await
 }
 
 pub(crate) async fn reject(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    decide(&app, &id, false, &headers, body).await
+    decide(&app, &caller, &id, false, &headers, body).await
 }
 
-async fn decide(app: &App, id: &str, yes: bool, headers: &HeaderMap, body: Body) -> Answer {
-    let tx = find(app, id).await?.tx;
+async fn decide(app: &App, caller: &Caller, id: &str, yes: bool, headers: &HeaderMap, body: Body) -> Answer {
+    let tx = find(app, caller, id).await?.tx;
     let version = body::version(body::json_or_nothing(headers, &taken(body)?)?)?;
     let command = app.handle.decide(&tx, yes, version, key(headers)?.as_ref()).await?;
     let word = if yes { "approve" } else { "reject" };
@@ -86,11 +96,12 @@ async fn decide(app: &App, id: &str, yes: bool, headers: &HeaderMap, body: Body)
 /// A new transaction that does an ended one again. There is one for each, so asking twice is harmless.
 pub(crate) async fn retry(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let tx = find(&app, &id).await?.tx;
+    let tx = find(&app, &caller, &id).await?.tx;
     // A key is taken and checked for its form; the old transaction's id is what makes the call idempotent.
     key(&headers)?;
     let options = body::retry(body::json_or_nothing(&headers, &taken(body)?)?)?;

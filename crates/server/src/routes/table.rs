@@ -8,6 +8,7 @@ const OPEN: Need = Need::Nobody;
 const VIEW: Need = Need::Role(Role::Viewer);
 const SUBMIT: Need = Need::Role(Role::Submitter);
 const OPERATE: Need = Need::Role(Role::Operator);
+const ADMIN: Need = Need::Role(Role::Admin);
 
 /// A method, a path as the router has it, and the least that its caller must be.
 pub(crate) const TABLE: &[(Method, &str, Need)] = &[
@@ -39,6 +40,10 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/reset", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/cancel-all", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/fill", OPERATE),
+    (Method::POST, "/api/v1/api-keys", ADMIN),
+    (Method::GET, "/api/v1/api-keys", ADMIN),
+    (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
+    (Method::GET, "/api/v1/audit", ADMIN),
 ];
 
 /// What a path needs; none: nobody said, and so nobody may.

@@ -11,8 +11,10 @@ use landfall_core::confirmations;
 use landfall_core::ports::store::{Admission, Kept, TxQuery, TxRecord};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
+use landfall_engine::{Refused, Submission};
 use serde_json::{Value, json};
 
+use crate::access::{Caller, Role};
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -24,11 +26,13 @@ pub(super) type Body = Result<Bytes, BytesRejection>;
 
 pub(crate) async fn submit(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let value = body::json(&headers, &taken(body)?)?;
     let submission = body::submission(value, body::idempotency_key(&headers)?)?;
+    may_submit(&app, &caller, &submission).await?;
     let admission = app.handle.submit(submission).await?;
     let (status, body) = admitted(admission)?;
     Ok((status, Json(body)))
@@ -37,6 +41,7 @@ pub(crate) async fn submit(
 /// Each item as if alone; the answers are in their order.
 pub(crate) async fn submit_batch(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<Value>> {
@@ -56,11 +61,17 @@ pub(crate) async fn submit_batch(
         let detail = "a batch has one requestId for each item, not one Idempotency-Key for all";
         return Err(Problem::new(Code::BadRequestId, detail));
     }
+    // The request itself was counted as one.
+    app.keyring.charge(&caller, items.len().saturating_sub(1))?;
     let mut answers: Vec<Option<Value>> = vec![None; items.len()];
     let mut good = Vec::new();
     let mut submissions = Vec::new();
     for (position, item) in items.into_iter().enumerate() {
-        match body::submission(item, None) {
+        let read = match body::submission(item, None) {
+            Ok(submission) => may_submit(&app, &caller, &submission).await.map(|()| submission),
+            Err(problem) => Err(problem),
+        };
+        match read {
             Ok(submission) => {
                 good.push(position);
                 submissions.push(submission);
@@ -80,6 +91,22 @@ pub(crate) async fn submit_batch(
         answers[position] = Some(answer);
     }
     Ok(Json(json!({ "items": answers })))
+}
+
+/// The caller may submit for this signer, and what it wants to follow is known to it.
+async fn may_submit(app: &App, caller: &Caller, submission: &Submission) -> Answer<()> {
+    caller.may(Role::Submitter, submission.lane.signer)?;
+    if let (Some(after), false) = (&submission.options.after, caller.sees_all()) {
+        let first = app.handle.store().tx(after.tx).await?;
+        let signer = match first {
+            Some(record) => Some(record.tx.lane.signer),
+            None => app.handle.store().kept(after.tx).await?.map(|kept| kept.lane.signer),
+        };
+        if signer.is_some_and(|signer| !caller.sees(signer)) {
+            return Err(Refused::UnknownPredecessor(after.tx).into());
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
@@ -104,8 +131,12 @@ pub(super) fn taken(body: Body) -> Answer<Bytes> {
     })
 }
 
-pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
-    match look_up(&app, &id).await? {
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    match look_up(&app, &caller, &id).await? {
         Found::Whole(record) => Ok(Json(shown(&app, &record).await?)),
         Found::Removed(kept) => Ok(Json(show::kept(&kept))),
     }
@@ -114,6 +145,7 @@ pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answ
 /// The blocks on top of its own, or what came since the one the caller knows.
 pub(crate) async fn confirmations(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
@@ -126,7 +158,7 @@ pub(crate) async fn confirmations(
     let known = known.transpose().map_err(|_| {
         Problem::at(Code::BadQuery, "after", "after is the hash of a block: 0x and 64 hexadecimal digits")
     })?;
-    let record = find(&app, &id).await?;
+    let record = find(&app, &caller, &id).await?;
     let tx = &record.tx;
     let view = app.handle.view(tx.lane.chain);
     let list = view.zip(tx.status.receipt.as_ref()).map(|(view, receipt)| {
@@ -144,6 +176,7 @@ pub(crate) async fn confirmations(
 
 pub(crate) async fn by_request(
     State(app): State<App>,
+    caller: Caller,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
     if let Some(unknown) = query.keys().find(|name| *name != "signer" && *name != "requestId") {
@@ -165,19 +198,25 @@ pub(crate) async fn by_request(
     let signer = address("signer", need("signer")?)?;
     let request = RequestId::parse(need("requestId")?)
         .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
+    let missing =
+        || Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"));
+    if !caller.sees(signer) {
+        return Err(missing());
+    }
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
         return Ok(Json(shown(&app, &record).await?));
     }
     let kept = app.handle.store().kept_by_request(signer, &request).await?;
-    let kept = kept.ok_or_else(|| {
-        Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"))
-    })?;
-    Ok(Json(show::kept(&kept)))
+    Ok(Json(show::kept(&kept.ok_or_else(missing)?)))
 }
 
-pub(crate) async fn journal(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Value>> {
-    let record = match look_up(&app, &id).await? {
+pub(crate) async fn journal(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    let record = match look_up(&app, &caller, &id).await? {
         Found::Whole(record) => record,
         Found::Removed(_) => {
             let detail =
@@ -195,14 +234,17 @@ const LARGEST_PAGE: u32 = 500;
 
 pub(crate) async fn list(
     State(app): State<App>,
+    caller: Caller,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
     let query = tx_query(query)?;
     let txs = app.handle.store().txs(&query).await?;
     let more = txs.len() >= query.limit as usize;
     let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());
+    // A page may have fewer than it could: the cursor goes on all the same.
+    let seen = txs.iter().filter(|tx| caller.sees(tx.lane.signer));
     let items: Vec<Value> =
-        txs.iter().map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
+        seen.map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
     Ok(Json(json!({ "items": items, "nextCursor": next })))
 }
 
@@ -240,18 +282,24 @@ enum Found {
     Removed(Kept),
 }
 
-async fn look_up(app: &App, id: &str) -> Answer<Found> {
+/// What a caller may not see is not there for it.
+async fn look_up(app: &App, caller: &Caller, id: &str) -> Answer<Found> {
     let missing = || Problem::new(Code::NotFound, format!("there is no transaction {id} here"));
     let parsed: TxId = id.parse().map_err(|_| missing())?;
-    if let Some(record) = app.handle.store().tx(parsed).await? {
-        return Ok(Found::Whole(Box::new(record)));
-    }
-    app.handle.store().kept(parsed).await?.map(Found::Removed).ok_or_else(missing)
+    let found = match app.handle.store().tx(parsed).await? {
+        Some(record) => Found::Whole(Box::new(record)),
+        None => Found::Removed(app.handle.store().kept(parsed).await?.ok_or_else(missing)?),
+    };
+    let signer = match &found {
+        Found::Whole(record) => record.tx.lane.signer,
+        Found::Removed(kept) => kept.lane.signer,
+    };
+    if caller.sees(signer) { Ok(found) } else { Err(missing()) }
 }
 
 /// A transaction that something is to be done to.
-pub(super) async fn find(app: &App, id: &str) -> Answer<TxRecord> {
-    match look_up(app, id).await? {
+pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecord> {
+    match look_up(app, caller, id).await? {
         Found::Whole(record) => Ok(*record),
         Found::Removed(kept) => {
             let detail =

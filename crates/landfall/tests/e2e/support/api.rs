@@ -58,11 +58,17 @@ fn is_terminal(state: &str) -> bool {
 pub(crate) struct Api {
     url: String,
     http: reqwest::Client,
+    key: Option<String>,
 }
 
 impl Api {
     pub(crate) fn at(url: &str) -> Self {
-        Self { url: url.to_owned(), http: http_client() }
+        Self { url: url.to_owned(), http: http_client(), key: None }
+    }
+
+    /// The same server, called with this API key.
+    pub(crate) fn with_key(&self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -71,7 +77,11 @@ impl Api {
 
     /// A request to a path, for the caller to fill.
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.url))
+        let request = self.http.request(method, format!("{}{path}", self.url));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
     }
 
     /// Sends a request; none if nobody answers.

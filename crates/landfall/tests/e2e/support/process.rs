@@ -34,6 +34,12 @@ pub(crate) struct Output {
     pub(crate) said: String,
 }
 
+impl Output {
+    pub(crate) fn ok(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
 /// Runs a program to its end.
 pub(crate) async fn run(command: Command) -> Output {
     run_within(RUN_LIMIT, command).await

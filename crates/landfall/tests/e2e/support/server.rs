@@ -41,6 +41,10 @@ pub(crate) struct Settings {
     pub(crate) lease: (u64, u64, u64),
     /// Which log lines are written.
     pub(crate) log: &'static str,
+    /// Further environment variables.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// Further sections of the configuration.
+    pub(crate) sections: &'static str,
 }
 
 impl Default for Settings {
@@ -59,6 +63,8 @@ impl Default for Settings {
             store: "",
             lease: (10, 3, 1),
             log: "info",
+            env: Vec::new(),
+            sections: "",
         }
     }
 }
@@ -91,6 +97,7 @@ impl Settings {
             )
             .unwrap();
         }
+        text.push_str(self.sections);
         text
     }
 }
@@ -114,6 +121,7 @@ pub(crate) struct Server {
     folder: TempDir,
     signers: usize,
     log: &'static str,
+    env: Vec<(&'static str, String)>,
     child: Option<Child>,
 }
 
@@ -132,7 +140,14 @@ impl Server {
         let port = free_port();
         std::fs::write(folder.path().join("landfall.toml"), settings.toml(port, rpc)).unwrap();
         let api = Api::at(&format!("http://127.0.0.1:{port}"));
-        Self { api, folder, signers: settings.signers, log: settings.log, child: None }
+        Self {
+            api,
+            folder,
+            signers: settings.signers,
+            log: settings.log,
+            env: settings.env.clone(),
+            child: None,
+        }
     }
 
     /// Starts the process, on what an earlier one left behind.
@@ -140,7 +155,7 @@ impl Server {
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = program(self.folder.path());
         command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
-        command.env("LANDFALL_LOG", self.log);
+        command.env("LANDFALL_LOG", self.log).envs(self.env.clone());
         for n in 0..self.signers {
             command.env(format!("KEY_{n}"), account(n).key.to_string());
         }

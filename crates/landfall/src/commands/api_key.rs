@@ -1,0 +1,102 @@
+//! `landfall api-key`: who may call.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+
+use crate::cli::{ApiKey, NewApiKey};
+use crate::client::Client;
+use crate::config::Config;
+use crate::node::open_store;
+use crate::output::{self, Colour, coloured, text};
+use crate::system::{SystemClock, SystemRandom};
+
+const PATH: &str = "/api/v1/api-keys";
+const HEADER: [&str; 8] = ["id", "name", "role", "state", "signers", "rate", "created", "expires"];
+
+pub(crate) async fn run(command: ApiKey) -> Result<()> {
+    match command {
+        ApiKey::Create(new) => create(&new).await,
+        ApiKey::List { remote } => {
+            let keys = Client::new(&remote.url)?.get(PATH).await?;
+            if remote.json {
+                output::json(&keys);
+            } else {
+                let rows = keys["items"].as_array().into_iter().flatten().map(row).collect();
+                println!("{}", output::table(&HEADER, rows));
+            }
+            Ok(())
+        }
+        ApiKey::Revoke { id, remote } => {
+            let key = Client::new(&remote.url)?.delete(&format!("{PATH}/{id}")).await?;
+            if remote.json {
+                output::json(&key);
+            } else {
+                println!("{} ({}) opens nothing any more", text(&key, "id"), text(&key, "name"));
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn create(new: &NewApiKey) -> Result<()> {
+    let signers = (!new.signer.is_empty()).then_some(&new.signer);
+    let mut body = json!({ "name": new.name, "role": new.role });
+    for (field, value) in
+        [("signers", json!(signers)), ("ratePerS", json!(new.rate)), ("expiresAt", json!(new.expires))]
+    {
+        if !value.is_null() {
+            body[field] = value;
+        }
+    }
+    let made = match &new.config {
+        Some(config) => create_in_store(config, body).await?,
+        None => Client::new(&new.remote.url)?.post(PATH, Some(&body)).await?,
+    };
+    if new.remote.json {
+        output::json(&made);
+    } else {
+        // The key alone on standard output, so that a script can keep it.
+        println!("{}", text(&made, "key"));
+        eprintln!(
+            "{} ({}): keep it, it is not shown again. Callers send it as `Authorization: Bearer …`, these commands take it \
+             from LANDFALL_API_KEY",
+            text(&made, "name"),
+            text(&made, "role")
+        );
+    }
+    Ok(())
+}
+
+/// Where no server runs that could be asked, or none whose keys are at hand.
+async fn create_in_store(config: &Path, body: Value) -> Result<Value> {
+    let config = Config::load(config, std::env::vars())?;
+    let (_, records) = open_store(&config).await?;
+    let made =
+        landfall_server::make_api_key(records, Arc::new(SystemClock), Arc::new(SystemRandom), body).await;
+    made.map_err(|problem| anyhow!("{} ({})", problem.detail, problem.code.text()))
+}
+
+fn row(key: &Value) -> Vec<String> {
+    let state = match key["state"].as_str() {
+        Some("good") => coloured("good", Colour::Green),
+        Some(other) => coloured(other, Colour::Red),
+        None => String::new(),
+    };
+    let signers = key["signers"].as_array().map_or("all".to_owned(), |all| {
+        let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+        all.join(" ")
+    });
+    vec![
+        text(key, "id"),
+        text(key, "name"),
+        text(key, "role"),
+        state,
+        signers,
+        text(key, "ratePerS"),
+        text(key, "createdAt"),
+        text(key, "expiresAt"),
+    ]
+}

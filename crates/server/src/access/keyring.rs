@@ -1,0 +1,278 @@
+//! All keys, as they were a moment ago: the store is asked once a second at most, however many callers there are and
+//! whatever keys they show.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use landfall_core::Millis;
+use landfall_core::ports::clock::{Clock, Random};
+use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
+use landfall_core::ports::store::Error;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::caller::Caller;
+use super::key::{ApiKey, Hash, Shown};
+use super::rate::Rates;
+use super::role::Role;
+use crate::problem::{Code, Problem};
+
+/// A key that was revoked on another node is refused here after this time.
+const FRESH: Duration = Duration::from_secs(1);
+/// A store that does not answer is not asked about every call, and keys that were good stay so for a moment.
+const STALE: Duration = Duration::from_secs(30);
+const KIND: RecordKind = RecordKind::ApiKey;
+/// The most keys there may be, and how many revoked ones are remembered.
+const MOST: usize = 1_000;
+const REVOKED: usize = 200;
+/// How a key that is given by the environment is called.
+const FROM_ENVIRONMENT: &str = "environment";
+
+/// What the configuration says about access.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Whoever reaches the server is on the same machine: as long as there is no key, everybody may do everything.
+    pub loopback: bool,
+    /// A key of an administrator that is not in the store.
+    pub admin_key: Option<String>,
+    /// Requests per second of a key that does not say otherwise; 0: no limit.
+    pub rate_per_s: u32,
+    /// Everybody may read the metrics.
+    pub open_metrics: bool,
+    /// How long the audit log is kept; none: for ever.
+    pub keep_audit: Option<Duration>,
+}
+
+struct Snapshot {
+    at: Instant,
+    keys: BTreeMap<Arc<str>, Arc<Kept>>,
+}
+
+struct Kept {
+    record: Record,
+    key: ApiKey,
+}
+
+pub(crate) struct Keyring {
+    records: Arc<dyn Records>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    policy: Policy,
+    admin: Option<Hash>,
+    seen: Mutex<Option<Arc<Snapshot>>>,
+    rates: Rates,
+}
+
+/// A key that is to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct NewKey {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// None: all.
+    pub(crate) signers: Option<Vec<landfall_core::Account>>,
+    pub(crate) rate_per_s: Option<u32>,
+    pub(crate) expires_at: Option<Millis>,
+}
+
+/// A key that was made. The text is shown to nobody again.
+pub(crate) struct Made {
+    pub(crate) id: String,
+    pub(crate) text: String,
+    pub(crate) key: ApiKey,
+}
+
+impl Keyring {
+    pub(crate) fn new(
+        records: Arc<dyn Records>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        policy: Policy,
+    ) -> Self {
+        let admin = policy.admin_key.as_deref().map(Hash::of);
+        Self { records, clock, random, policy, admin, seen: Mutex::new(None), rates: Rates::default() }
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// There is a key, or was one: from then on every caller needs one.
+    pub(crate) async fn any(&self) -> Result<bool, Error> {
+        Ok(self.admin.is_some() || !self.snapshot().await?.keys.is_empty())
+    }
+
+    async fn is_open(&self) -> Result<bool, Error> {
+        Ok(self.policy.loopback && !self.any().await?)
+    }
+
+    /// Who shows these headers. None: nobody, since no key is shown.
+    pub(crate) async fn caller(&self, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
+        let Some(text) = shown(headers) else {
+            return Ok(self.is_open().await?.then(Caller::anyone));
+        };
+        if let Some(admin) = &self.admin
+            && admin.is_of(&text)
+        {
+            return Ok(Some(Caller::with(FROM_ENVIRONMENT.into(), FROM_ENVIRONMENT, Role::Admin, None)));
+        }
+        let snapshot = self.snapshot().await?;
+        // Every key that opens nothing is told the same.
+        let unknown =
+            || Problem::new(Code::Unauthorized, "the API key is not known, was revoked or has expired");
+        let shown = Shown::read(&text).ok_or_else(unknown)?;
+        let (id, kept) = snapshot.keys.get_key_value(shown.id.as_str()).ok_or_else(unknown)?;
+        if !kept.key.hash.is_of(&shown.secret) || !kept.key.is_good(self.clock.now()) {
+            return Err(unknown());
+        }
+        let key = &kept.key;
+        let per_s = key.rate_per_s.unwrap_or(self.policy.rate_per_s);
+        let mut caller = Caller::with(id.clone(), &key.name, key.role, key.signers.clone());
+        caller.per_s = per_s;
+        Ok(Some(caller))
+    }
+
+    /// Counts what a caller asks for, and says no when that is too often.
+    pub(crate) fn charge(&self, caller: &Caller, cost: usize) -> Result<(), Problem> {
+        let (Some(key), true) = (&caller.key, caller.per_s > 0) else { return Ok(()) };
+        let (per_s, cost) = (f64::from(caller.per_s), u32::try_from(cost).unwrap_or(u32::MAX));
+        self.rates.take(key, per_s, f64::from(cost), Instant::now()).map_err(|wait| {
+            let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
+            let detail = format!(
+                "this API key may ask {} times per second; ask again in {seconds} s. What was asked now was not done",
+                caller.per_s
+            );
+            Problem { retry_after: Some(seconds), ..Problem::new(Code::RateLimited, detail) }
+        })
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
+        // Whoever comes while the store is asked waits for its answer.
+        let mut seen = self.seen.lock().await;
+        if let Some(snapshot) = seen.as_ref().filter(|snapshot| snapshot.at.elapsed() < FRESH) {
+            return Ok(snapshot.clone());
+        }
+        match self.read().await {
+            Ok(snapshot) => Ok(seen.insert(Arc::new(snapshot)).clone()),
+            Err(error) => match seen.as_ref().filter(|snapshot| snapshot.at.elapsed() < STALE) {
+                Some(snapshot) => Ok(snapshot.clone()),
+                None => Err(error),
+            },
+        }
+    }
+
+    async fn read(&self) -> Result<Snapshot, Error> {
+        let at = Instant::now();
+        let most = u32::try_from(MOST + REVOKED + 1).unwrap_or(u32::MAX);
+        let records = self.records.records(&RecordQuery::all(KIND, most)).await?;
+        let mut keys = BTreeMap::new();
+        for record in records {
+            let key = serde_json::from_value(record.body.clone())
+                .map_err(|error| Error::Corrupt { what: "api key", text: error.to_string() })?;
+            keys.insert(Arc::from(record.id.as_str()), Arc::new(Kept { record, key }));
+        }
+        Ok(Snapshot { at, keys })
+    }
+
+    /// The next look goes to the store.
+    async fn forget(&self) {
+        *self.seen.lock().await = None;
+    }
+
+    /// Makes a key. What comes back has its text, which is kept nowhere.
+    pub(crate) async fn make(&self, new: NewKey, by: Option<&str>) -> Result<Made, Problem> {
+        self.forget().await;
+        let snapshot = self.snapshot().await?;
+        let mut revoked: Vec<&Arc<Kept>> =
+            snapshot.keys.values().filter(|kept| kept.key.revoked_at.is_some()).collect();
+        if snapshot.keys.len() - revoked.len() >= MOST {
+            let detail = format!("there are {MOST} keys already; revoke some first");
+            return Err(Problem::new(Code::TooManyKeys, detail));
+        }
+        let shown = Shown::new([self.random.bits(), self.random.bits(), self.random.bits()]);
+        let key = ApiKey {
+            name: new.name,
+            role: new.role,
+            signers: new.signers.map(|signers| signers.into_iter().collect()),
+            rate_per_s: new.rate_per_s,
+            hash: Hash::of(&shown.secret),
+            created_at: self.clock.now(),
+            created_by: by.map(str::to_owned),
+            expires_at: new.expires_at,
+            revoked_at: None,
+            revoked_by: None,
+        };
+        let mut writes = vec![RecordWrite::new(KIND, shown.id.clone(), document(&key)?)];
+        if revoked.len() > REVOKED {
+            revoked.sort_by_key(|kept| kept.key.revoked_at);
+            let old = revoked.iter().take(revoked.len() - REVOKED);
+            writes.extend(old.map(|kept| RecordWrite::remove(KIND, &kept.record)));
+        }
+        let written = self.records.write_records(writes).await?;
+        self.forget().await;
+        match written {
+            RecordsWritten::Yes => Ok(Made { text: shown.text(), id: shown.id, key }),
+            RecordsWritten::Changed => Err(changed_meanwhile()),
+        }
+    }
+
+    /// Every key there is or was, newest first.
+    pub(crate) async fn list(&self) -> Result<Vec<(String, ApiKey)>, Error> {
+        self.forget().await;
+        let snapshot = self.snapshot().await?;
+        let mut list: Vec<_> =
+            snapshot.keys.iter().map(|(id, kept)| (id.to_string(), kept.key.clone())).collect();
+        list.sort_by_key(|(_, key)| std::cmp::Reverse(key.created_at));
+        Ok(list)
+    }
+
+    /// Ends a key. Doing it again changes nothing.
+    pub(crate) async fn revoke(&self, id: &str, by: Option<&str>) -> Result<ApiKey, Problem> {
+        self.forget().await;
+        let snapshot = self.snapshot().await?;
+        let missing = || Problem::new(Code::NotFound, format!("there is no API key {id} here"));
+        let kept = snapshot.keys.get(id).ok_or_else(missing)?;
+        let mut key = kept.key.clone();
+        if key.revoked_at.is_some() {
+            return Ok(key);
+        }
+        key.revoked_at = Some(self.clock.now());
+        key.revoked_by = by.map(str::to_owned);
+        let change = RecordWrite::change(KIND, &kept.record, document(&key)?);
+        let written = self.records.write_records(vec![change]).await?;
+        self.forget().await;
+        match written {
+            RecordsWritten::Yes => Ok(key),
+            RecordsWritten::Changed => Err(changed_meanwhile()),
+        }
+    }
+}
+
+fn document(key: &ApiKey) -> Result<serde_json::Value, Problem> {
+    serde_json::to_value(key).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+fn changed_meanwhile() -> Problem {
+    Problem::new(
+        Code::ChangedMeanwhile,
+        "somebody else changed it at the same moment; nothing was changed now",
+    )
+}
+
+/// The key that a request shows: as a bearer token, in its own header, or as the password of a URL.
+fn shown(headers: &HeaderMap) -> Option<String> {
+    if let Some(key) = headers.get("x-api-key") {
+        return Some(key.to_str().unwrap_or_default().trim().to_owned());
+    }
+    let text = headers.get(header::AUTHORIZATION)?.to_str().unwrap_or_default();
+    let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if scheme.eq_ignore_ascii_case("basic") {
+        let decoded = BASE64_STANDARD.decode(rest.trim()).unwrap_or_default();
+        let decoded = String::from_utf8(decoded).unwrap_or_default();
+        return Some(decoded.split_once(':').map_or(String::new(), |(_, password)| password.to_owned()));
+    }
+    Some(rest.trim().to_owned())
+}

@@ -1,0 +1,80 @@
+//! How often a key may ask: a bucket that fills by its rate and holds what may come at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Two seconds' worth may come at once.
+const BURST_SECONDS: f64 = 2.0;
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    holds: f64,
+    at: Instant,
+}
+
+/// The buckets of all keys that asked lately. There are no more keys than may be made.
+#[derive(Default)]
+pub(super) struct Rates(Mutex<HashMap<Arc<str>, Bucket>>);
+
+impl Rates {
+    /// Takes so many out of the key's bucket, or says how long to wait. More than fits is taken when the bucket is full, and
+    /// is owed.
+    pub(super) fn take(&self, key: &Arc<str>, per_s: f64, cost: f64, now: Instant) -> Result<(), Duration> {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = (per_s * BURST_SECONDS).max(1.0);
+        let bucket = buckets.entry(key.clone()).or_insert(Bucket { holds: most, at: now });
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.holds = most.min(bucket.holds + since * per_s);
+        bucket.at = now;
+        let wanted = cost.min(most);
+        // Fractions of numbers that were added up may be off by very little.
+        if bucket.holds + 1e-9 < wanted {
+            return Err(Duration::from_secs_f64((wanted - bucket.holds) / per_s));
+        }
+        bucket.holds -= cost;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_any_time_no_more_is_taken_than_the_rate_and_one_burst() {
+        let (rates, key) = (Rates::default(), Arc::from("a"));
+        let start = Instant::now();
+        let mut taken = 0_u32;
+        for step in 0..10_000_u32 {
+            let now = start + Duration::from_millis(u64::from(step));
+            taken += u32::from(rates.take(&key, 10.0, 1.0, now).is_ok());
+        }
+        // Ten seconds at ten, and two seconds' worth at once.
+        assert!((119..=120).contains(&taken), "{taken}");
+        let other = Arc::from("b");
+        assert!(rates.take(&other, 10.0, 1.0, start).is_ok(), "keys do not share a bucket");
+    }
+
+    #[test]
+    fn the_wait_that_is_told_is_enough_and_no_longer() {
+        let (rates, key) = (Rates::default(), Arc::from("a"));
+        let start = Instant::now();
+        assert!(rates.take(&key, 4.0, 8.0, start).is_ok());
+        let wait = rates.take(&key, 4.0, 1.0, start).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(250));
+        assert!(rates.take(&key, 4.0, 1.0, start + Duration::from_millis(249)).is_err());
+        assert!(rates.take(&key, 4.0, 1.0, start + wait).is_ok());
+    }
+
+    #[test]
+    fn what_is_larger_than_the_bucket_is_owed() {
+        let (rates, key) = (Rates::default(), Arc::from("a"));
+        let start = Instant::now();
+        assert!(rates.take(&key, 10.0, 100.0, start).is_ok());
+        let wait = rates.take(&key, 10.0, 1.0, start).unwrap_err();
+        assert!((wait.as_secs_f64() - 8.1).abs() < 1e-6, "{wait:?}");
+    }
+}
