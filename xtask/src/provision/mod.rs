@@ -5,6 +5,7 @@
 //! leave either nothing or the whole tool.
 
 mod anvil;
+mod clients;
 mod postgres;
 
 use std::ffi::OsString;
@@ -28,7 +29,8 @@ pub(crate) struct Tool {
 
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
-    Ok(vec![anvil::provide(&workspace.cache())?, postgres::provide()?])
+    let cache = workspace.cache();
+    Ok(vec![anvil::provide(&cache)?, clients::provide(&workspace.root, &cache)?, postgres::provide()?])
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

@@ -112,6 +112,10 @@ pub(crate) async fn answer(asker: &Asker, incoming: Incoming) -> Option<String> 
             ))
         }
         Incoming::Batch(calls) => {
+            // The first was counted with the message.
+            if let Err(problem) = asker.app.keyring.charge(&asker.caller, calls.len().saturating_sub(1)) {
+                return Some(wire::encode(&Value::Null, &Err(problem.into())));
+            }
             let mut answers = Vec::with_capacity(calls.len());
             let mut running = FuturesOrdered::new();
             for call in calls {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
+use super::error::RpcError;
 use super::subscribe::Subscriptions;
 use super::wire::{self, Call, Incoming};
 use super::{Asker, answer};
@@ -60,6 +62,7 @@ pub(crate) async fn upgrade(
     State(app): State<App>,
     Path(chain): Path<String>,
     caller: Caller,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let asker = Asker::new(app, &chain, caller)?;
@@ -73,15 +76,16 @@ pub(crate) async fn upgrade(
     };
     let largest = asker.app.limits.body;
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest);
-    Ok(upgrade.on_upgrade(move |socket| serve(asker, socket, place)))
+    Ok(upgrade.on_upgrade(move |socket| serve(asker, headers, socket, place)))
 }
 
-async fn serve(asker: Asker, mut socket: WebSocket, _place: OwnedSemaphorePermit) {
+async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _place: OwnedSemaphorePermit) {
     let mut running = FuturesUnordered::new();
     let mut subscriptions = Subscriptions::new(&asker);
     let mut ping = tokio::time::interval(PING_EVERY);
     let mut heard = Instant::now();
-    let stopped = asker.app.sockets.stopped();
+    let sockets = asker.app.sockets.clone();
+    let stopped = sockets.stopped();
     tokio::pin!(stopped);
     loop {
         let said = tokio::select! {
@@ -104,16 +108,28 @@ async fn serve(asker: Asker, mut socket: WebSocket, _place: OwnedSemaphorePermit
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break,
                 };
-                let incoming = bytes.map(|bytes| wire::decode(&bytes, asker.app.limits.batch));
+                let Some(bytes) = bytes else { continue };
+                // A key may have been taken back since the socket was opened.
+                match asker.app.keyring.caller(&headers).await {
+                    Ok(Some(caller)) => asker.caller = caller,
+                    Ok(None) | Err(_) => break,
+                }
+                let incoming = wire::decode(&bytes, asker.app.limits.batch);
+                let charged = asker.app.keyring.charge(&asker.caller, 1);
                 match incoming {
-                    None => Some(Vec::new()),
-                    Some(Incoming::One(Ok(call))) if is_subscription(&call) => {
+                    incoming if charged.is_err() => {
+                        let refused = charged.map(|()| String::new()).map_err(RpcError::from);
+                        Some(vec![Message::text(wire::encode(&incoming.id(), &refused))])
+                    }
+
+                    Incoming::One(Ok(call)) if is_subscription(&call) => {
                         let answered = subscriptions.answer(&call.method, call.params);
                         let text = wire::encode(&call.id.unwrap_or(Value::Null), &answered);
                         Some(vec![Message::text(text)])
                     }
-                    Some(incoming) => {
-                        running.push(answer(&asker, incoming));
+                    incoming => {
+                        let asker = asker.clone();
+                        running.push(async move { answer(&asker, incoming).await });
                         Some(Vec::new())
                     }
                 }

@@ -21,6 +21,17 @@ pub enum Incoming {
     Batch(Vec<Result<Call, Refusal>>),
 }
 
+impl Incoming {
+    /// The id under which a whole message is answered.
+    pub(crate) fn id(&self) -> Value {
+        match self {
+            Self::One(Ok(call)) => call.id.clone().unwrap_or_default(),
+            Self::One(Err(refusal)) => refusal.id.clone(),
+            Self::Batch(_) => Value::Null,
+        }
+    }
+}
+
 /// Something that is no call, and the id under which that is said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
