@@ -1,6 +1,7 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, gRPC, health, metrics, who may call, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, JSON-RPC under `/rpc`, gRPC, health, metrics, webhooks, who may call, and the
+//! problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -16,6 +17,7 @@ mod observe;
 mod path;
 mod problem;
 mod routes;
+pub mod rpc;
 mod serve;
 mod show;
 mod tail;

@@ -101,11 +101,11 @@ impl Endpoint {
 
     /// Asks one question and reads its answer, which may not be `null`.
     pub(crate) async fn ask_for<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Failure> {
-        read_some(ask.method, &self.ask(ask).await?)
+        read_some(&ask.method, &self.ask(ask).await?)
     }
 
     pub(super) fn request(&self, ask: &Ask) -> Result<alloy_json_rpc::SerializedRequest, Failure> {
-        Request::new(ask.method, self.next_id(), &ask.params)
+        Request::new(ask.method.clone(), self.next_id(), &ask.params)
             .serialize()
             .map_err(|error| Failure::Unreadable(format!("{}: {error}", ask.method)))
     }

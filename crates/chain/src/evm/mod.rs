@@ -6,11 +6,12 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `ask`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 //! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
 mod abilities;
+mod ask;
 mod batch;
 mod classify;
 mod codec;
@@ -43,7 +44,9 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
+use landfall_core::ports::chain::{
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker,
+};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
@@ -130,6 +133,10 @@ impl Chain for EvmChain {
 
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
         send::all(&self.pool, raw).await
+    }
+
+    async fn ask(&self, method: &str, params: &serde_json::Value) -> Result<String, AskError> {
+        ask::first(&self.pool, method, params).await
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
