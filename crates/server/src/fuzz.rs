@@ -7,8 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use landfall_core::Millis;
 use landfall_core::request::fingerprint;
-use proptest::prelude::RngCore as _;
-use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
 
 use crate::body;
@@ -51,20 +49,26 @@ fn nasty() -> Vec<Value> {
 }
 
 struct Fuzzer {
-    rng: TestRng,
+    state: u64,
     seeds: Vec<Value>,
     nasty: Vec<Value>,
 }
 
 impl Fuzzer {
     fn new(seed: u64, seeds: Vec<Value>) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        Self { rng: TestRng::from_seed(RngAlgorithm::ChaCha, &bytes), seeds, nasty: nasty() }
+        Self { state: seed, seeds, nasty: nasty() }
+    }
+
+    /// SplitMix64: good enough to choose by, and the same everywhere.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.rng.next_u64() % end.max(1) as u64) as usize
+        (self.next() % end.max(1) as u64) as usize
     }
 
     fn input(&mut self) -> Vec<u8> {
@@ -106,7 +110,7 @@ impl Fuzzer {
         let to = (at + 1 + self.below(8)).min(bytes.len());
         match self.below(5) {
             0 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
-            1 => bytes.insert(at, self.rng.next_u32() as u8),
+            1 => bytes.insert(at, self.next() as u8),
             2 if at < to => drop(bytes.drain(at..to)),
             3 if at < to => {
                 let copied = bytes[at..to].to_vec();
