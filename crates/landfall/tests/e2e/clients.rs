@@ -74,7 +74,6 @@ fn told(file: &str, output: &Output) -> Value {
     serde_json::from_str(line).unwrap_or_else(|_| panic!("{file} said no JSON: {}", output.said))
 }
 
-// covers: R11
 #[tokio::test(flavor = "multi_thread")]
 async fn unchanged_programs_land_everything_while_half_of_it_is_re_priced_underneath() {
     let files = ["viem.mjs", "ethers.mjs", "web3_py.py", "cast.sh"];
