@@ -65,6 +65,12 @@ impl Client {
         good(answer)
     }
 
+    /// Asks with any method.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        let answer = self.ask(method, path, body).await?;
+        good(answer)
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Value> {
         let answer = self.ask(Method::DELETE, path, None).await?;
         good(answer)

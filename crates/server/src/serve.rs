@@ -14,17 +14,20 @@ use landfall_core::ports::store::Error as StoreError;
 use landfall_engine::Handle;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::{Audit, Keyring, Policy};
 use crate::connections;
 use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
+use crate::observe::Observer;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::rpc::{Keeper, Sockets};
 use crate::tail::Tail;
 use crate::tls::TlsFiles;
+use crate::webhooks::{Desk, Webhooks};
 
 /// How often it is looked what of the audit log may go.
 const TRIM_EVERY: Duration = Duration::from_secs(3_600);
@@ -38,6 +41,8 @@ pub struct Limits {
     pub batch: usize,
     /// Connections at once.
     pub connections: usize,
+    /// Callers that listen to events at once.
+    pub listeners: usize,
     /// Time for a request's headers, and how long a connection may be idle.
     pub header_time: Duration,
     /// Time for a request's body.
@@ -50,6 +55,7 @@ impl Default for Limits {
             body: 8 * 1024 * 1024,
             batch: 1_000,
             connections: 1_000,
+            listeners: 200,
             header_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
         }
@@ -65,10 +71,14 @@ pub struct Parts {
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
     pub access: Policy,
+    pub observer: Option<Arc<dyn Observer>>,
+    /// How old a chain's newest block may be for trades to be taken.
+    pub trade_head_age: Duration,
     /// Other origins whose pages may call.
     pub cors_origins: Vec<String>,
     /// None: without TLS.
     pub tls: Option<TlsFiles>,
+    pub webhooks: Webhooks,
 }
 
 /// Why nothing is served.
@@ -86,6 +96,8 @@ pub enum BindError {
     NoKeys { listen: SocketAddr },
     #[error("TLS cannot be served: {0}")]
     Tls(String),
+    #[error("events could not be delivered: {0}")]
+    Webhooks(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -102,6 +114,11 @@ pub(crate) struct App {
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
+    pub(crate) desk: Desk,
+    /// Places for callers that listen to events.
+    pub(crate) listeners: Arc<Semaphore>,
+    pub(crate) trade_head_age: Duration,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// A server that listens.
@@ -114,6 +131,7 @@ pub struct Server {
     router: Router,
     limits: Limits,
     tls: Option<Arc<ServerConfig>>,
+    desk: Desk,
     audit: Audit,
     keep_audit: Option<Duration>,
 }
@@ -121,7 +139,18 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
-        let Parts { handle, records, limits, metrics, access, cors_origins, tls } = parts;
+        let Parts {
+            handle,
+            records,
+            limits,
+            metrics,
+            access,
+            observer,
+            trade_head_age,
+            cors_origins,
+            tls,
+            webhooks,
+        } = parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
         let refused = |error| BindError::Listen { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -137,6 +166,8 @@ impl Server {
         }
         let guarded = from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin);
         let tail = Tail::new();
+        let desk = Desk::new(handle.clone(), records.clone(), tail.clone(), webhooks, metrics.clone());
+        let desk = desk.map_err(|error| BindError::Webhooks(error.to_string()))?;
         let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
         let sockets = Arc::new(Sockets::new());
         let app = App {
@@ -149,6 +180,10 @@ impl Server {
             sockets: sockets.clone(),
             keyring,
             audit: audit.clone(),
+            desk: desk.clone(),
+            listeners: Arc::new(Semaphore::new(limits.listeners)),
+            trade_head_age,
+            observer,
         };
         let router = routes::router(app)
             // The body is read, and measured, before.
@@ -160,7 +195,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, audit, keep_audit })
+        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, desk, audit, keep_audit })
     }
 
     /// Where it listens.
@@ -183,7 +218,7 @@ impl Server {
         let keep = keeper.run(self.sockets.stopped());
         let trim = trim_audit(&self.audit, &handle, self.keep_audit);
         tokio::select! {
-            ((), (), ()) = async { tokio::join!(follow, keep, serve) } => {}
+            ((), (), (), ()) = async { tokio::join!(follow, keep, serve, self.desk.run()) } => {}
             () = trim => {}
         }
     }

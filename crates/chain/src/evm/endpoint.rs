@@ -20,6 +20,7 @@ use super::classify::{Table, Trouble, Verdict};
 use super::health::{Health, Identity, Standing};
 use super::name::Name;
 use super::pace::Pace;
+use super::planted::{self, Planted};
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
@@ -140,6 +141,9 @@ impl Endpoint {
             Err(_) => (Err(too_late(self.limit)), self.limit),
         };
         match &answer {
+            Ok(answer) if planted::has(Planted::NoIsALoss) && answer.is_error() => {
+                self.note_failure(&no_answer());
+            }
             Ok(_) => self.health().answered(latency, Instant::now()),
             Err(failure) => self.note_failure(failure),
         }

@@ -8,6 +8,7 @@
 //! - `pool`: the endpoints of a chain in order of health; failover
 //! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `ask`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
+//! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
 mod abilities;
 mod ask;
@@ -24,11 +25,14 @@ mod heads;
 mod health;
 mod name;
 mod pace;
+mod planted;
 mod pool;
 mod pooled;
 mod receipts;
 mod revert;
 mod rpc;
+#[cfg(test)]
+mod seeded;
 mod send;
 mod taker;
 mod transport;
@@ -63,9 +67,13 @@ pub struct EvmChain {
 impl EvmChain {
     /// Builds the chain without asking anything of its endpoints: one that is down now may be up later.
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
-        let pool = Arc::new(Pool::new(&config, clock)?);
-        let heads = Heads::new(&pool, &config);
-        Ok(Self { codec: EvmCodec, pool, heads, pricing: config.pricing })
+        Ok(Self::over(Pool::new(&config, clock)?, &config))
+    }
+
+    fn over(pool: Pool, config: &Config) -> Self {
+        let pool = Arc::new(pool);
+        let heads = Heads::new(&pool, config);
+        Self { codec: EvmCodec, pool, heads, pricing: config.pricing }
     }
 }
 

@@ -147,7 +147,10 @@ impl Lane {
     /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
     pub(super) fn free_second_slot(&mut self, slot: Slot) {
         let second = slot.next();
-        let used = self.chain_count().is_some_and(|count| count > second);
+        // A no-op may have been signed for it already, where the chain stood before it as before a hole.
+        let used = self.chain_count().is_some_and(|count| count > second)
+            || self.slots.contains_key(&second)
+            || self.kept.contains(second);
         if !used && self.row.cursor.is_some_and(|cursor| second < cursor) {
             self.row.returned.insert(second);
             self.changes.row();

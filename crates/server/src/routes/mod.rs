@@ -4,11 +4,12 @@ mod audit;
 mod events;
 mod health;
 mod keys;
-mod lanes;
+pub(crate) mod lanes;
 mod metrics;
 mod steer;
 pub(crate) mod table;
 pub(crate) mod tx;
+mod webhooks;
 
 pub use keys::make_api_key;
 
@@ -17,6 +18,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 
 use crate::access;
+use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::rpc;
 use crate::serve::App;
@@ -36,6 +38,15 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}/reject", post(steer::reject))
         .route("/tx/{id}/retry", post(steer::retry))
         .route("/events", get(events::listen))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhooks::show).patch(webhooks::change).delete(webhooks::delete))
+        .route("/webhooks/{id}/rotate", post(webhooks::rotate))
+        .route("/webhooks/{id}/enable", post(webhooks::enable))
+        .route("/webhooks/{id}/disable", post(webhooks::disable))
+        .route("/webhooks/{id}/replay", post(webhooks::replay))
+        .route("/webhooks/{id}/test", post(webhooks::test))
+        .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/webhooks/{id}/deliveries/{seq}/redeliver", post(webhooks::redeliver))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))
         .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))
@@ -48,6 +59,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/api-keys/{id}", delete(keys::revoke))
         .route("/audit", get(audit::list));
     Router::new()
+        .merge(grpc::routes(&app))
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))

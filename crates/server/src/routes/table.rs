@@ -32,6 +32,18 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/tx/{id}/reject", OPERATE),
     (Method::POST, "/api/v1/tx/{id}/retry", SUBMIT),
     (Method::GET, "/api/v1/events", VIEW),
+    (Method::GET, "/api/v1/webhooks", VIEW),
+    (Method::POST, "/api/v1/webhooks", ADMIN),
+    (Method::GET, "/api/v1/webhooks/{id}", VIEW),
+    (Method::PATCH, "/api/v1/webhooks/{id}", ADMIN),
+    (Method::DELETE, "/api/v1/webhooks/{id}", ADMIN),
+    (Method::POST, "/api/v1/webhooks/{id}/rotate", ADMIN),
+    (Method::POST, "/api/v1/webhooks/{id}/enable", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/disable", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/replay", OPERATE),
+    (Method::POST, "/api/v1/webhooks/{id}/test", OPERATE),
+    (Method::GET, "/api/v1/webhooks/{id}/deliveries", VIEW),
+    (Method::POST, "/api/v1/webhooks/{id}/deliveries/{seq}/redeliver", OPERATE),
     (Method::GET, "/api/v1/lanes", VIEW),
     (Method::GET, "/api/v1/lanes/{chain}/{signer}", VIEW),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/pause", OPERATE),
@@ -44,6 +56,12 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/api/v1/api-keys", ADMIN),
     (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
     (Method::GET, "/api/v1/audit", ADMIN),
+    // What each method of these needs beyond that is asked there.
+    (Method::POST, "/landfall.v1.Transactions/{*method}", VIEW),
+    (Method::POST, "/landfall.v1.Trades/{*method}", SUBMIT),
+    (Method::POST, "/landfall.v1.Lanes/{*method}", VIEW),
+    (Method::POST, "/grpc.health.v1.Health/{*method}", OPEN),
+    (Method::POST, "/grpc.reflection.v1.ServerReflection/{*method}", OPEN),
 ];
 
 /// What a path needs; none: nobody said, and so nobody may.
