@@ -80,6 +80,15 @@ pub(crate) enum Command {
         Stop the server first. Whatever interrupts it, run it again: it goes on where it was. When it is done, set store.url \
         to the new database and start the server; it refuses to start on the file. docs/migrate.md says more.")]
     Migrate(Migrate),
+    /// Make a configuration from what another relayer has, or from a folder of keystores.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        landfall import openzeppelin --config config/config.json --out landfall.toml\n  \
+        landfall import keystores ~/.ethereum/keystore --chain 1=https://… --password-file secret --out landfall.toml\n\n\
+        Keys stay in their files, and passwords where they are. docs/moving-in.md says more."
+    )]
+    Import(Import),
     /// Print a commented configuration file.
     #[command(after_help = "Example:\n  landfall config > landfall.toml")]
     Config {
@@ -235,6 +244,42 @@ pub(crate) enum Tx {
     Reject(TxDecision),
     /// Do a transaction again that ended without success, as a new one.
     Retry(TxName),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// From an OpenZeppelin relayer's config.json, network files and keystores.
+    Openzeppelin {
+        /// Its configuration.
+        #[arg(long, value_name = "FILE", default_value = "config/config.json")]
+        config: PathBuf,
+        /// A folder with network files, besides those that the configuration names.
+        #[arg(long, value_name = "FOLDER")]
+        networks: Option<PathBuf>,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+    /// From a folder of encrypted key files, such as geth's.
+    Keystores {
+        folder: PathBuf,
+        /// A chain that the keys are for and an endpoint of it; repeat for more.
+        #[arg(long, value_name = "ID=URL", required = true)]
+        chain: Vec<String>,
+        #[command(flatten)]
+        password: Password,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportTo {
+    /// The file to write; it must not exist. Printed if left out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// The result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

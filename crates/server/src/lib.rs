@@ -1,6 +1,7 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, gRPC, health, metrics, who may call, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, JSON-RPC under `/rpc`, gRPC, health, metrics, webhooks, who may call, and the
+//! problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -9,12 +10,16 @@ mod access;
 mod body;
 mod connections;
 mod event;
+#[cfg(test)]
+mod fuzz;
 pub mod grpc;
 mod guard;
 pub mod metrics;
+mod observe;
 mod path;
 mod problem;
 mod routes;
+pub mod rpc;
 mod serve;
 mod show;
 mod tail;
@@ -23,6 +28,7 @@ pub mod webhooks;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;
+pub use observe::{Answered, Observer};
 pub use problem::{Code, Problem};
 pub use routes::make_api_key;
 pub use serve::{BindError, Limits, Parts, Server};

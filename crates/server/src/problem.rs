@@ -101,6 +101,7 @@ codes! {
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
     OutOfSync, "out_of_sync", SERVICE_UNAVAILABLE, "What is known of the chain is too old";
     NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
+    TooManySockets, "too_many_sockets", SERVICE_UNAVAILABLE, "As many WebSockets are open as there may be";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     BadUrl, "bad_url", UNPROCESSABLE_ENTITY, "Events cannot be delivered to this URL";
     WebhooksOff, "webhooks_off", CONFLICT, "Webhooks cannot be used here";

@@ -21,8 +21,10 @@ use crate::access::{Audit, Keyring, Policy};
 use crate::connections;
 use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
+use crate::observe::Observer;
 use crate::problem::{Code, Problem};
 use crate::routes;
+use crate::rpc::{Keeper, Sockets};
 use crate::tail::Tail;
 use crate::tls::TlsFiles;
 use crate::webhooks::{Desk, Webhooks};
@@ -69,6 +71,7 @@ pub struct Parts {
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
     pub access: Policy,
+    pub observer: Option<Arc<dyn Observer>>,
     /// How old a chain's newest block may be for trades to be taken.
     pub trade_head_age: Duration,
     /// Other origins whose pages may call.
@@ -107,18 +110,23 @@ pub(crate) struct App {
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) sockets: Arc<Sockets>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
     pub(crate) desk: Desk,
     /// Places for callers that listen to events.
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) trade_head_age: Duration,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// A server that listens.
 pub struct Server {
     handle: Handle,
     tail: Tail,
+    keeper: Arc<Keeper>,
+    sockets: Arc<Sockets>,
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -131,8 +139,18 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
-        let Parts { handle, records, limits, metrics, access, trade_head_age, cors_origins, tls, webhooks } =
-            parts;
+        let Parts {
+            handle,
+            records,
+            limits,
+            metrics,
+            access,
+            observer,
+            trade_head_age,
+            cors_origins,
+            tls,
+            webhooks,
+        } = parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
         let refused = |error| BindError::Listen { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -150,17 +168,22 @@ impl Server {
         let tail = Tail::new();
         let desk = Desk::new(handle.clone(), records.clone(), tail.clone(), webhooks, metrics.clone());
         let desk = desk.map_err(|error| BindError::Webhooks(error.to_string()))?;
+        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
+        let sockets = Arc::new(Sockets::new());
         let app = App {
             handle: handle.clone(),
             records,
             tail: tail.clone(),
             limits,
             metrics,
+            keeper: keeper.clone(),
+            sockets: sockets.clone(),
             keyring,
             audit: audit.clone(),
             desk: desk.clone(),
             listeners: Arc::new(Semaphore::new(limits.listeners)),
             trade_head_age,
+            observer,
         };
         let router = routes::router(app)
             // The body is read, and measured, before.
@@ -172,7 +195,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, listener, router, limits, tls, desk, audit, keep_audit })
+        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, desk, audit, keep_audit })
     }
 
     /// Where it listens.
@@ -183,17 +206,19 @@ impl Server {
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
         let (tail, handle) = (self.tail, self.handle);
-        let ended = tail.clone();
+        let (ended, sockets, keeper) = (tail.clone(), self.sockets.clone(), self.keeper);
         // Listeners never come to their end by themselves.
         let stop = async move {
             stop.await;
             ended.stop();
+            sockets.stop();
         };
         let follow = tail.follow(&handle);
         let serve = connections::serve(self.listener, self.tls, self.router, self.limits, stop);
+        let keep = keeper.run(self.sockets.stopped());
         let trim = trim_audit(&self.audit, &handle, self.keep_audit);
         tokio::select! {
-            ((), (), ()) = async { tokio::join!(follow, serve, self.desk.run()) } => {}
+            ((), (), (), ()) = async { tokio::join!(follow, keep, serve, self.desk.run()) } => {}
             () = trim => {}
         }
     }

@@ -5,6 +5,7 @@
 //! leave either nothing or the whole tool.
 
 mod anvil;
+mod clients;
 mod postgres;
 mod standardwebhooks;
 
@@ -30,7 +31,12 @@ pub(crate) struct Tool {
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
     let cache = workspace.cache();
-    Ok(vec![anvil::provide(&cache)?, standardwebhooks::provide(&cache)?, postgres::provide()?])
+    Ok(vec![
+        anvil::provide(&cache)?,
+        clients::provide(&workspace.root, &cache)?,
+        standardwebhooks::provide(&cache)?,
+        postgres::provide()?,
+    ])
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

@@ -8,6 +8,7 @@ mod dev;
 mod dev_keys;
 mod failover;
 mod hostile;
+mod import;
 mod key;
 mod lane;
 mod migrate;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Lane(command) => lane::run(command).await?,
         Command::Webhook(command) => webhook::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
+        Command::Import(command) => import::run(command)?,
         Command::Key(command) => key::run(command)?,
         Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,

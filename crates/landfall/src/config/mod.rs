@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) lease: Lease,
     pub(crate) metrics: Metrics,
+    pub(crate) traces: Traces,
     pub(crate) access: Access,
     pub(crate) webhooks: Webhooks,
     pub(crate) trades: Trades,
@@ -154,6 +155,19 @@ impl Default for Lease {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
     pub(crate) mask_signers: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Traces {
+    pub(crate) otlp: String,
+    pub(crate) sample: f64,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self { otlp: String::new(), sample: 1.0 }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -408,6 +422,9 @@ impl Config {
             bail!(
                 "server.cors_origins has {wrong:?}; name each origin as a browser does, such as https://app.example.com"
             );
+        }
+        if !(0.0..=1.0).contains(&self.traces.sample) {
+            bail!("traces.sample is {}; it is a share of the transactions, from 0 to 1", self.traces.sample);
         }
         let days = self.access.keep_audit_days;
         if !(0.0..=36_500.0).contains(&days) {

@@ -84,6 +84,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Show made-up names instead of signers' addresses in metrics and log lines; the API shows addresses.",
     ),
     key(
+        "traces.otlp",
+        "\"\"",
+        "The gRPC address of an OpenTelemetry collector, such as http://127.0.0.1:4317. Empty: no traces.",
+    ),
+    key("traces.sample", "1.0", "The share of transactions whose traces are sent."),
+    key(
         "access.admin_key_env",
         "\"LANDFALL_ADMIN_KEY\"",
         "The environment variable that may hold a key of an administrator: the first key, where the store has none yet.",

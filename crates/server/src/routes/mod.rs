@@ -20,6 +20,7 @@ use axum::routing::{delete, get, post};
 use crate::access;
 use crate::grpc;
 use crate::problem::{Code, Problem};
+use crate::rpc;
 use crate::serve::App;
 
 pub(crate) fn router(app: App) -> Router {
@@ -63,6 +64,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::page))
+        .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")

@@ -15,6 +15,9 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/health/live", OPEN),
     (Method::GET, "/health/ready", OPEN),
     (Method::GET, "/metrics", VIEW),
+    // What sends or changes something asks for more by itself.
+    (Method::POST, "/rpc/{chain}", VIEW),
+    (Method::GET, "/rpc/{chain}", VIEW),
     (Method::POST, "/api/v1/tx", SUBMIT),
     (Method::GET, "/api/v1/tx", VIEW),
     (Method::POST, "/api/v1/tx/batch", SUBMIT),
