@@ -10,6 +10,7 @@ mod body;
 mod connections;
 mod guard;
 pub mod metrics;
+mod openapi;
 mod path;
 mod problem;
 mod routes;
@@ -20,6 +21,7 @@ mod tls;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;
+pub use openapi::DOCUMENT as OPENAPI;
 pub use problem::{Code, Problem};
 pub use routes::make_api_key;
 pub use serve::{BindError, Limits, Parts, Server};

@@ -6,6 +6,7 @@ mod health;
 mod keys;
 mod lanes;
 mod metrics;
+mod openapi;
 mod steer;
 pub(crate) mod table;
 mod tx;
@@ -51,6 +52,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::page))
+        .route("/openapi.json", get(openapi::document))
+        .route("/docs", get(openapi::page))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")

@@ -15,6 +15,8 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/health/live", OPEN),
     (Method::GET, "/health/ready", OPEN),
     (Method::GET, "/metrics", VIEW),
+    (Method::GET, "/openapi.json", OPEN),
+    (Method::GET, "/docs", OPEN),
     (Method::POST, "/api/v1/tx", SUBMIT),
     (Method::GET, "/api/v1/tx", VIEW),
     (Method::POST, "/api/v1/tx/batch", SUBMIT),
