@@ -6,6 +6,8 @@
 
 mod anvil;
 mod postgres;
+mod schemathesis;
+mod typescript;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -28,7 +30,13 @@ pub(crate) struct Tool {
 
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
-    Ok(vec![anvil::provide(&workspace.cache())?, postgres::provide()?])
+    let cache = workspace.cache();
+    Ok(vec![
+        anvil::provide(&cache)?,
+        schemathesis::provide(&cache)?,
+        typescript::provide(&workspace.root)?,
+        postgres::provide()?,
+    ])
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

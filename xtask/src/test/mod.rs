@@ -76,7 +76,7 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
 
     for suite in SUITES {
         if suite.by_default || all {
-            rows.push(run_suite(workspace, suite, &runner, &tools, filters));
+            rows.push(run_suite(workspace, suite, &runner, &tools, filters, all));
         } else {
             rows.push(Row::not_run(suite.name, "only with --all".to_owned()));
         }
@@ -102,6 +102,7 @@ fn run_suite(
     runner: &Runner,
     tools: &[Tool],
     filters: &[String],
+    all: bool,
 ) -> Row {
     heading(&format!("suite: {} ({})", suite.name, suite.covers));
     match suite.tests {
@@ -120,6 +121,10 @@ fn run_suite(
     let env = |command: &mut Command| {
         for tool in tools {
             command.env(tool.variable, &tool.value);
+        }
+        // Tests that look for trouble by chance do so for longer.
+        if all {
+            command.env("LANDFALL_THOROUGH", "1");
         }
         // The simulator's new seeds begin elsewhere each day; a failing one is named whole in the output.
         if std::env::var_os("LANDFALL_SIM_FROM").is_none() {

@@ -187,7 +187,9 @@ fn steering() -> Vec<Operation> {
 }
 
 fn of_lane(call: Operation) -> Operation {
-    call.at("chain", refer("ChainId")).at("signer", refer("Address")).refuses(&[Code::WrongType, Code::BadAddress])
+    call.at("chain", refer("ChainId"))
+        .at("signer", refer("Address"))
+        .refuses(&[Code::WrongType, Code::BadAddress])
 }
 
 /// A command on a lane.
@@ -198,20 +200,34 @@ fn on_lane(path: &'static str, id: &'static str, summary: &'static str) -> Opera
 fn lanes() -> Vec<Operation> {
     let stored = |call: Operation| call.answers(202, "The wish is stored.", refer("CommandAccepted"));
     vec![
-        get("/api/v1/lanes", "listLanes", "All lanes that are configured or were used")
-            .answers(200, "All of them, on one page.", refer("LanePage")),
-        of_lane(get("/api/v1/lanes/{chain}/{signer}", "getLane", "What a lane is at"))
-            .answers(200, "The lane.", refer("Lane")),
+        get("/api/v1/lanes", "listLanes", "All lanes that are configured or were used").answers(
+            200,
+            "All of them, on one page.",
+            refer("LanePage"),
+        ),
+        of_lane(get("/api/v1/lanes/{chain}/{signer}", "getLane", "What a lane is at")).answers(
+            200,
+            "The lane.",
+            refer("Lane"),
+        ),
         stored(on_lane("/api/v1/lanes/{chain}/{signer}/pause", "pauseLane", "Hand out no more slots")),
         stored(on_lane("/api/v1/lanes/{chain}/{signer}/resume", "resumeLane", "Hand out slots again")),
-        stored(on_lane("/api/v1/lanes/{chain}/{signer}/disable", "disableLane", "Take no new transactions in")),
+        stored(on_lane(
+            "/api/v1/lanes/{chain}/{signer}/disable",
+            "disableLane",
+            "Take no new transactions in",
+        )),
         stored(on_lane(
             "/api/v1/lanes/{chain}/{signer}/reset",
             "resetLane",
             "Read the chain anew, and give up slots without stored bytes",
         )),
-        on_lane("/api/v1/lanes/{chain}/{signer}/cancel-all", "cancelAll", "Cancel everything that has not ended")
-            .answers(202, "The wish is stored; what was found at the time.", refer("AllCancelled")),
+        on_lane(
+            "/api/v1/lanes/{chain}/{signer}/cancel-all",
+            "cancelAll",
+            "Cancel everything that has not ended",
+        )
+        .answers(202, "The wish is stored; what was found at the time.", refer("AllCancelled")),
         stored(on_lane("/api/v1/lanes/{chain}/{signer}/fill", "fillSlots", "Use free slots up by no-ops"))
             .takes(refer("SlotRange"), true)
             .refuses(&[Code::BadValue, Code::SlotBound, Code::SlotUsed, Code::SlotGap]),
@@ -224,7 +240,10 @@ fn events() -> Vec<Operation> {
         "description": "Server-sent events. `id` is the entry's number, `event` its name, `data` the JSON of `Event`.",
         "x-landfall-data": refer("Event"),
     });
-    let types = example(anything("names of events, with commas between them"), json!(journal::events()[..2].join(",")));
+    let types = example(
+        anything("names of events, with commas between them"),
+        json!(journal::events()[..2].join(",")),
+    );
     let last = json!({
         "name": "Last-Event-ID", "in": "header", "required": false, "schema": position(),
         "description": "the number of the last event that was heard; outweighs `after`",
@@ -259,14 +278,22 @@ fn access() -> Vec<Operation> {
                 Code::TooManyKeys,
                 Code::ChangedMeanwhile,
             ]),
-        get("/api/v1/api-keys", "listApiKeys", "All API keys").answers(200, "All of them, on one page.", refer("ApiKeyPage")),
+        get("/api/v1/api-keys", "listApiKeys", "All API keys").answers(
+            200,
+            "All of them, on one page.",
+            refer("ApiKeyPage"),
+        ),
         delete("/api/v1/api-keys/{id}", "revokeApiKey", "Revoke an API key")
             .says("It stays in the list, with who revoked it and when.")
             .at("id", anything("the id of the key, not the key"))
             .answers(200, "It opens nothing any more.", refer("ApiKey"))
             .refuses(&[Code::ChangedMeanwhile]),
         get("/api/v1/audit", "listAudit", "Who steered what, newest first")
-            .query("cursor", anything("the `nextCursor` of the page before"), "the `nextCursor` of the page before")
+            .query(
+                "cursor",
+                anything("the `nextCursor` of the page before"),
+                "the `nextCursor` of the page before",
+            )
             .query("limit", limit(), "how many a page has at most")
             .answers(200, "A page.", refer("AuditPage")),
     ]

@@ -6,16 +6,25 @@ use super::schema::{Field, any_of, flag, has, may, number, object, or_null, refe
 use super::transaction::answer;
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let entries = kinds().into_iter().map(|(kind, event, fields)| {
-        object("", base(kind, event).into_iter().chain(fields))
-    });
+    let entries = kinds()
+        .into_iter()
+        .map(|(kind, event, fields)| object("", base(kind, event).into_iter().chain(fields)));
     let events = kinds().into_iter().filter_map(|(kind, event, fields)| {
         let event = Some(event?);
         Some(object("", base(kind, event).into_iter().chain(fields).chain(whose())))
     });
     vec![
-        ("JournalEntry", said(json!({ "oneOf": entries.collect::<Vec<_>>() }), "one thing that happened; `type` says what")),
-        ("Event", said(json!({ "oneOf": events.collect::<Vec<_>>() }), "a journal entry as listeners get it")),
+        (
+            "JournalEntry",
+            said(
+                json!({ "oneOf": entries.collect::<Vec<_>>() }),
+                "one thing that happened; `type` says what",
+            ),
+        ),
+        (
+            "Event",
+            said(json!({ "oneOf": events.collect::<Vec<_>>() }), "a journal entry as listeners get it"),
+        ),
         ("JournalReceipt", receipt()),
         ("JournalFees", fees()),
         ("AskedFees", asked_fees()),
@@ -92,7 +101,11 @@ fn kinds() -> Vec<Kind> {
         ("lane_disabled", Some("lane.disabled"), vec![said()]),
         ("lane_filled", Some("lane.filled"), vec![said()]),
         ("lane_reset", Some("lane.reset"), vec![said()]),
-        ("all_cancelled", Some("lane.all_cancelled"), vec![has("upTo", json!({ "type": "integer" })), said()]),
+        (
+            "all_cancelled",
+            Some("lane.all_cancelled"),
+            vec![has("upTo", json!({ "type": "integer" })), said()],
+        ),
     ]
 }
 

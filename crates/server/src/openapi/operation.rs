@@ -68,14 +68,16 @@ impl Operation {
 
     /// A parameter of the query that may be left out.
     pub(super) fn query(mut self, name: &str, schema: Value, text: &str) -> Self {
-        let parameter = json!({ "name": name, "in": "query", "required": false, "schema": schema, "description": text });
+        let parameter =
+            json!({ "name": name, "in": "query", "required": false, "schema": schema, "description": text });
         self.parameters.push(parameter);
         self
     }
 
     /// A parameter of the query that must be there.
     pub(super) fn asks(mut self, name: &str, schema: Value, text: &str) -> Self {
-        let parameter = json!({ "name": name, "in": "query", "required": true, "schema": schema, "description": text });
+        let parameter =
+            json!({ "name": name, "in": "query", "required": true, "schema": schema, "description": text });
         self.parameters.push(parameter);
         self
     }
@@ -89,7 +91,8 @@ impl Operation {
     /// A JSON body.
     pub(super) fn takes(self, schema: Value, required: bool) -> Self {
         let mut operation = self.refuses(READING);
-        operation.body = Some(json!({ "required": required, "content": { "application/json": { "schema": schema } } }));
+        operation.body =
+            Some(json!({ "required": required, "content": { "application/json": { "schema": schema } } }));
         operation
     }
 
@@ -200,7 +203,8 @@ const READING: &[Code] =
 
 /// A refusal with one of these codes, which all have the same status.
 fn refusal(codes: &[Code]) -> Value {
-    let lines: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.text(), code.title())).collect();
+    let lines: Vec<String> =
+        codes.iter().map(|code| format!("`{}`: {}", code.text(), code.title())).collect();
     let one = words(codes.iter().map(|code| code.text()));
     let schema = json!({ "allOf": [refer("Problem"), { "properties": { "code": one } }] });
     let mut response = json!({
@@ -210,11 +214,11 @@ fn refusal(codes: &[Code]) -> Value {
     let again = codes.iter().any(|code| matches!(code.status().as_u16(), 429 | 503));
     if again {
         let seconds = json!({ "type": "integer", "minimum": 0 });
-        response["headers"] =
-            json!({ "Retry-After": { "schema": seconds, "description": "after how many seconds to ask again" } });
+        response["headers"] = json!({ "Retry-After": { "schema": seconds, "description": "after how many seconds to ask again" } });
     }
     if codes.contains(&Code::NotOwner) {
-        let owner = json!({ "schema": { "type": "string" }, "description": "with `not_the_owner`: who to ask" });
+        let owner =
+            json!({ "schema": { "type": "string" }, "description": "with `not_the_owner`: who to ask" });
         response["headers"] = json!({ "Landfall-Owner": owner });
     }
     response

@@ -71,7 +71,10 @@ fn lane() -> Value {
             has("waiting", said(number(), "transactions without a slot")),
             has("inFlight", said(number(), "transactions with a slot")),
             may("window", said(number(), "how many slots may be out at once")),
-            may("allocation", json!({ "type": "string", "enum": allocations, "description": "when slots are handed out" })),
+            may(
+                "allocation",
+                json!({ "type": "string", "enum": allocations, "description": "when slots are handed out" }),
+            ),
             has("returned", said(list(refer("Nonce")), "slots that were given back without bytes")),
             has("paused", flag()),
             has("disabled", said(flag(), "it takes no new transactions in")),

@@ -101,7 +101,8 @@ fn one_call(page: &mut String, path: &str, method: &str, call: &Value) {
     }
     page.push_str("<h4>Answers</h4><table>");
     for (status, answer) in call["responses"].as_object().into_iter().flatten() {
-        let description = text(&answer["description"]).split("; ").map(inline).collect::<Vec<_>>().join("<br>");
+        let description =
+            text(&answer["description"]).split("; ").map(inline).collect::<Vec<_>>().join("<br>");
         // Refusals all look the same, and their words are in the description.
         let is_problem = answer["content"].get("application/problem+json").is_some();
         let content = if is_problem && answer["content"].as_object().is_some_and(|all| all.len() == 1) {
@@ -116,8 +117,13 @@ fn one_call(page: &mut String, path: &str, method: &str, call: &Value) {
 
 fn contents(content: &Value) -> String {
     let mut all = String::new();
-    for (kind, media) in content.as_object().into_iter().flatten().filter(|(kind, _)| !kind.contains("problem")) {
-        push(&mut all, format_args!("<p><code>{}</code>: {}</p>", escaped(kind), shown(&media["schema"], false)));
+    for (kind, media) in
+        content.as_object().into_iter().flatten().filter(|(kind, _)| !kind.contains("problem"))
+    {
+        push(
+            &mut all,
+            format_args!("<p><code>{}</code>: {}</p>", escaped(kind), shown(&media["schema"], false)),
+        );
         if let Some(example) = media.get("example") {
             push(&mut all, format_args!("<pre>{}</pre>", escaped(&format!("{example:#}"))));
         }
@@ -166,7 +172,8 @@ fn kind(schema: &Value) -> String {
         return format!("<code>{}</code>", escaped(&word.to_string()));
     }
     if let Some(words) = schema["enum"].as_array() {
-        let words: Vec<String> = words.iter().map(|word| format!("<code>{}</code>", escaped(&word.to_string()))).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| format!("<code>{}</code>", escaped(&word.to_string()))).collect();
         return words.join(", ");
     }
     match &schema["type"] {

@@ -18,8 +18,29 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("AfterAsked", after()),
         ("Replacement", replacement()),
         ("SpeedUp", speed_up()),
-        ("Decision", object("", [optional("version", said(refer("Version"), "the content that is meant; the newest if left out"))])),
-        ("Retry", object("", [optional("options", said(refer("OptionsAsked"), "in place of all of the old ones; those without their deadline if left out"))])),
+        (
+            "Decision",
+            object(
+                "",
+                [optional(
+                    "version",
+                    said(refer("Version"), "the content that is meant; the newest if left out"),
+                )],
+            ),
+        ),
+        (
+            "Retry",
+            object(
+                "",
+                [optional(
+                    "options",
+                    said(
+                        refer("OptionsAsked"),
+                        "in place of all of the old ones; those without their deadline if left out",
+                    ),
+                )],
+            ),
+        ),
         ("SlotRange", slot_range()),
         ("NewApiKey", new_key()),
     ]
@@ -48,7 +69,10 @@ fn submission() -> Value {
 }
 
 fn batch() -> Value {
-    let items = said(list(refer("Submission")), "up to `[server] max_batch` of them; one that cannot be read is answered in its place");
+    let items = said(
+        list(refer("Submission")),
+        "up to `[server] max_batch` of them; one that cannot be read is answered in its place",
+    );
     any_of([items.clone(), object("", [has("items", items)])])
 }
 
@@ -69,11 +93,23 @@ fn payload() -> Value {
             optional("data", bytes("bytes in hex, up to 127 KB")),
             optional("input", bytes("another name of `data`")),
             optional("gas", said(refer("Quantity"), "estimated if left out")),
-            optional("maxFeePerGas", said(refer("Amount"), "the first price of an EIP-1559 transaction; a later attempt may offer more")),
+            optional(
+                "maxFeePerGas",
+                said(
+                    refer("Amount"),
+                    "the first price of an EIP-1559 transaction; a later attempt may offer more",
+                ),
+            ),
             optional("maxPriorityFeePerGas", refer("Amount")),
             optional("gasPrice", said(refer("Amount"), "the first price of a legacy transaction")),
-            optional("accessList", json!({ "type": "array", "items": refer("AccessItemAsked"), "maxItems": limits::MOST_ACCESS_ITEMS })),
-            optional("authorizationList", json!({ "type": "array", "items": refer("AuthorizationAsked"), "minItems": 1, "maxItems": limits::MOST_AUTHORIZATIONS, "description": "EIP-7702" })),
+            optional(
+                "accessList",
+                json!({ "type": "array", "items": refer("AccessItemAsked"), "maxItems": limits::MOST_ACCESS_ITEMS }),
+            ),
+            optional(
+                "authorizationList",
+                json!({ "type": "array", "items": refer("AuthorizationAsked"), "minItems": 1, "maxItems": limits::MOST_AUTHORIZATIONS, "description": "EIP-7702" }),
+            ),
             optional("type", said(kind, "the EIP-2718 type; follows from the other fields if left out")),
         ],
     )
@@ -107,9 +143,21 @@ fn options() -> Value {
         "how to carry it",
         [
             optional("speed", refer("Speed")),
-            optional("maxFeePerGas", said(refer("Amount"), "the ceiling of every attempt of this transaction")),
-            optional("deadline", said(refer("Time"), "if it is not in a block by then, it expires; judged by block time")),
-            optional("finality", said(finality(), "when it is done: blocks on top of its own, or a tag; the chain's if left out")),
+            optional(
+                "maxFeePerGas",
+                said(refer("Amount"), "the ceiling of every attempt of this transaction"),
+            ),
+            optional(
+                "deadline",
+                said(refer("Time"), "if it is not in a block by then, it expires; judged by block time"),
+            ),
+            optional(
+                "finality",
+                said(
+                    finality(),
+                    "when it is done: blocks on top of its own, or a tag; the chain's if left out",
+                ),
+            ),
             optional("onDisplaced", words(["requeue", "fail"])),
             optional("onReorg", words(["resend", "cancel"])),
             optional("onInsufficientFunds", words(["hold", "fail"])),
@@ -157,10 +205,7 @@ fn speed_up() -> Value {
 }
 
 fn slot_range() -> Value {
-    let schema = object(
-        "both ends included",
-        [has("from", refer("Nonce")), has("to", refer("Nonce"))],
-    );
+    let schema = object("both ends included", [has("from", refer("Nonce")), has("to", refer("Nonce"))]);
     example(schema, json!({ "from": 7, "to": 9 }))
 }
 
@@ -172,8 +217,14 @@ fn new_key() -> Value {
         [
             has("name", name),
             has("role", refer("Role")),
-            optional("signers", said(signers, "the signers it may see and use; all if left out. For viewers and submitters")),
-            optional("ratePerS", json!({ "type": "integer", "minimum": 0, "maximum": 1_000_000, "description": "requests per second; 0: no limit; as the configuration says if left out" })),
+            optional(
+                "signers",
+                said(signers, "the signers it may see and use; all if left out. For viewers and submitters"),
+            ),
+            optional(
+                "ratePerS",
+                json!({ "type": "integer", "minimum": 0, "maximum": 1_000_000, "description": "requests per second; 0: no limit; as the configuration says if left out" }),
+            ),
             optional("expiresAt", refer("Time")),
         ],
     );

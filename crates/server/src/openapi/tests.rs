@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use landfall_core::fees::Fees;
 use landfall_core::journal::{Entry, JournalRow};
 use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::request::{AskedFees, Speed};
@@ -8,7 +9,6 @@ use landfall_core::view::{BlockRef, Receipt};
 use landfall_core::{
     Account, ChainId, ContentVersion, Gas, JournalSeq, LaneId, Millis, Price, QueueOrder, Slot, TxHash, Wei,
 };
-use landfall_core::fees::Fees;
 
 use super::*;
 use crate::access::Need;
@@ -28,7 +28,11 @@ fn the_document_has_the_calls_of_the_table_and_no_others() {
         TABLE.iter().map(|(method, path, _)| (method.as_str().to_ascii_lowercase(), *path)).collect();
     let written: Vec<(String, &str)> =
         calls::all().iter().map(|call| (call.method.as_str().to_ascii_lowercase(), call.path)).collect();
-    assert_eq!(written.iter().cloned().collect::<BTreeSet<_>>(), table, "openapi/calls.rs and routes/table.rs differ");
+    assert_eq!(
+        written.iter().cloned().collect::<BTreeSet<_>>(),
+        table,
+        "openapi/calls.rs and routes/table.rs differ"
+    );
     assert_eq!(written.len(), table.len(), "a call is there twice");
 }
 
@@ -43,7 +47,8 @@ fn every_call_says_the_role_that_the_table_asks_for() {
         };
         assert_eq!(call["x-landfall-role"], role, "{method} {path}");
         assert_eq!(call["security"].as_array().unwrap().is_empty(), open, "{method} {path}");
-        let names: BTreeSet<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        let names: BTreeSet<&str> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let said: BTreeSet<&str> = call["parameters"]
             .as_array()
             .into_iter()
@@ -61,7 +66,11 @@ fn every_operation_has_a_name_of_its_own() {
     let mut names = BTreeSet::new();
     for path in document["paths"].as_object().unwrap().values() {
         for call in path.as_object().unwrap().values() {
-            assert!(names.insert(call["operationId"].as_str().unwrap().to_owned()), "{}", call["operationId"]);
+            assert!(
+                names.insert(call["operationId"].as_str().unwrap().to_owned()),
+                "{}",
+                call["operationId"]
+            );
         }
     }
 }
@@ -134,7 +143,13 @@ fn entries() -> Vec<Entry> {
     let block = BlockRef { number: 1, hash: hash.0 };
     let reason = || Reason { code: ReasonCode::Displaced, text: "because".to_owned() };
     let text = || "because".to_owned();
-    let report = || SendReport { outcome: SendOutcome::Accepted, endpoint: text(), code: Some(-32_000), text: Some(text()), latency_ms: 1 };
+    let report = || SendReport {
+        outcome: SendOutcome::Accepted,
+        endpoint: text(),
+        code: Some(-32_000),
+        text: Some(text()),
+        latency_ms: 1,
+    };
     let receipt = || Receipt {
         hash,
         block,
@@ -144,7 +159,8 @@ fn entries() -> Vec<Entry> {
         gas_price: Price(1),
         contract: Some(Account(SIGNER.parse().unwrap())),
     };
-    let signed = |attempt, fees| Entry::Signed { slot, attempt, version, no_op: false, hash, fees, gas: Gas(1) };
+    let signed =
+        |attempt, fees| Entry::Signed { slot, attempt, version, no_op: false, hash, fees, gas: Gas(1) };
     vec![
         Entry::Accepted,
         Entry::Simulated,

@@ -14,7 +14,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("Accepted", object("it is on disk", accepted())),
         ("RetryAccepted", object("a new transaction that does an ended one again", retried())),
         ("Payload", payload()),
-        ("AccessItem", object("", [has("address", refer("Address")), has("storageKeys", list(refer("Hash")))])),
+        (
+            "AccessItem",
+            object("", [has("address", refer("Address")), has("storageKeys", list(refer("Hash")))]),
+        ),
         ("Authorization", authorization()),
         ("Options", options()),
         ("Content", content()),
@@ -36,7 +39,13 @@ fn accepted() -> Vec<Field> {
         has("state", refer("State")),
         may("nonce", refer("Nonce")),
         may("hash", refer("Hash")),
-        may("removed", said(json!({ "type": "boolean", "const": true }), "it ended so long ago that its history was removed")),
+        may(
+            "removed",
+            said(
+                json!({ "type": "boolean", "const": true }),
+                "it ended so long ago that its history was removed",
+            ),
+        ),
     ]
 }
 
@@ -57,8 +66,17 @@ fn transaction() -> Vec<Field> {
         has("signer", refer("Address")),
         may("requestId", refer("RequestId")),
         has("state", refer("State")),
-        has("cancelling", said(json!({ "type": "boolean" }), "a no-op is to take its slot; the chain decides")),
-        has("displaced", said(json!({ "type": "boolean" }), "the chain's count has passed its slot, and no attempt of ours is known to have won it")),
+        has(
+            "cancelling",
+            said(json!({ "type": "boolean" }), "a no-op is to take its slot; the chain decides"),
+        ),
+        has(
+            "displaced",
+            said(
+                json!({ "type": "boolean" }),
+                "the chain's count has passed its slot, and no attempt of ours is known to have won it",
+            ),
+        ),
         may("nonce", refer("Nonce")),
         may("hash", said(refer("Hash"), "the one to look for: the winner's, else the newest attempt's")),
         has("payload", refer("Payload")),
@@ -67,7 +85,10 @@ fn transaction() -> Vec<Field> {
         has("options", refer("Options")),
         may("changed", changed),
         may("retryOf", said(refer("TxId"), "the transaction that this one does again")),
-        may("asksApproval", said(json!({ "type": "boolean", "const": true }), "a new version waits for a person's yes")),
+        may(
+            "asksApproval",
+            said(json!({ "type": "boolean", "const": true }), "a new version waits for a person's yes"),
+        ),
         may("held", said(refer("Reason"), "what it was to follow failed, and it waits for a person")),
         may("receipt", refer("Receipt")),
         may("confirmations", said(number(), "blocks on top of the including one")),
@@ -169,7 +190,10 @@ fn content() -> Value {
     let no_op = json!({ "type": "boolean", "const": true });
     any_of([
         object("", [has("version", refer("Version")), has("payload", refer("Payload"))]),
-        object("nothing, to oneself: it uses up the slot", [has("version", refer("Version")), has("noOp", no_op)]),
+        object(
+            "nothing, to oneself: it uses up the slot",
+            [has("version", refer("Version")), has("noOp", no_op)],
+        ),
     ])
 }
 
@@ -204,7 +228,13 @@ fn attempt() -> Value {
             may("maxPriorityFeePerGas", refer("Wei")),
             has("createdAt", refer("Time")),
             has("sends", number()),
-            has("accepted", said(json!({ "type": "boolean" }), "some node said that it has the bytes; no proof that it kept them")),
+            has(
+                "accepted",
+                said(
+                    json!({ "type": "boolean" }),
+                    "some node said that it has the bytes; no proof that it kept them",
+                ),
+            ),
             may("firstSentAt", refer("Time")),
             may("lastSentAt", refer("Time")),
             may("lastAnswer", refer("Answer")),
@@ -239,7 +269,13 @@ fn confirmations() -> Value {
     object(
         "",
         [
-            has("newFork", said(json!({ "type": "boolean" }), "the block you know is not in the list: these take the place of yours")),
+            has(
+                "newFork",
+                said(
+                    json!({ "type": "boolean" }),
+                    "the block you know is not in the list: these take the place of yours",
+                ),
+            ),
             has("confirmations", number()),
             has("items", list(refer("Block"))),
         ],

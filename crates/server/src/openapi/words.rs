@@ -25,7 +25,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         ("Hash", example(matching("^0x[0-9a-fA-F]{64}$", "32 bytes in hex"), json!(hash))),
         ("Bytes", matching("^0x([0-9a-fA-F]{2})*$", "bytes in hex")),
-        ("Wei", example(matching("^[0-9]+$", "an amount in wei, or a price in wei per gas"), json!("1000000000"))),
+        (
+            "Wei",
+            example(matching("^[0-9]+$", "an amount in wei, or a price in wei per gas"), json!("1000000000")),
+        ),
         (
             "Amount",
             example(
@@ -60,10 +63,34 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
                 json!("invoice-4711"),
             ),
         ),
-        ("Version", said(json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }), "a content of a transaction: 1 as asked, later ones by replace, cancel, expiry or failure")),
-        ("State", said(words(TxState::ALL.map(TxState::name)), "where a transaction is; docs/states.md says what each means")),
-        ("Outcome", said(words(SendOutcome::ALL.map(SendOutcome::name)), "what a node answered to a send, as a class; docs/errors.md says what follows")),
-        ("Role", said(words(Role::ALL.map(Role::name)), "what an API key may do; each may do what those before it may")),
+        (
+            "Version",
+            said(
+                json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+                "a content of a transaction: 1 as asked, later ones by replace, cancel, expiry or failure",
+            ),
+        ),
+        (
+            "State",
+            said(
+                words(TxState::ALL.map(TxState::name)),
+                "where a transaction is; docs/states.md says what each means",
+            ),
+        ),
+        (
+            "Outcome",
+            said(
+                words(SendOutcome::ALL.map(SendOutcome::name)),
+                "what a node answered to a send, as a class; docs/errors.md says what follows",
+            ),
+        ),
+        (
+            "Role",
+            said(
+                words(Role::ALL.map(Role::name)),
+                "what an API key may do; each may do what those before it may",
+            ),
+        ),
         ("Speed", said(words(["slow", "normal", "fast"]), "which of the recent tips is offered")),
         (
             "Reason",
@@ -77,7 +104,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         (
             "Block",
-            object("a block by number and hash; the hash decides", [has("number", number()), has("hash", refer("Hash"))]),
+            object(
+                "a block by number and hash; the hash decides",
+                [has("number", number()), has("hash", refer("Hash"))],
+            ),
         ),
     ]
 }
