@@ -298,7 +298,16 @@ impl Handle {
                 // An admission needs no lease, so there is no token.
                 tracing::debug!(%chain, %signer, tx = %tx.id, %node, "accepted");
                 let to = TxState::Accepted;
-                self.shared.note(Fact::Moved { from: None, to, stayed: Duration::ZERO });
+                let at = tx.request.accepted_at;
+                self.shared.note(Fact::Moved {
+                    from: None,
+                    to,
+                    stayed: Duration::ZERO,
+                    tx: tx.id,
+                    chain,
+                    accepted_at: at,
+                    at,
+                });
                 self.shared.note(Fact::Journalled { entries: 1 });
                 Submitted::New
             }
@@ -470,6 +479,12 @@ impl Handle {
             leases_fenced: self.shared.leases.fenced.load(Ordering::Relaxed),
             lanes_in_trouble: self.shared.lane_troubles(),
         }
+    }
+
+    /// What is wrong with following a chain, if anything is.
+    #[must_use]
+    pub fn chain_trouble(&self, chain: ChainId) -> Option<String> {
+        self.shared.trouble_of(chain)
     }
 
     /// How the chains and their endpoints are doing.

@@ -125,7 +125,15 @@ impl Lives {
         if to == life.state {
             return;
         }
-        facts.push(Fact::Moved { from: Some(life.state), to, stayed: at.since(life.since) });
+        facts.push(Fact::Moved {
+            from: Some(life.state),
+            to,
+            stayed: at.since(life.since),
+            tx: id,
+            chain: self.chain,
+            accepted_at: life.accepted_at,
+            at,
+        });
         for milestone in milestones(to).iter().copied().filter(|one| Some(*one) > life.told) {
             facts.push(Fact::Reached { chain: self.chain, milestone, after: since_accepted(life, at) });
         }
@@ -240,7 +248,7 @@ mod tests {
 
     fn moves(facts: &[Fact]) -> Vec<(TxState, TxState, u128)> {
         let of = |fact: &Fact| match fact {
-            Fact::Moved { from: Some(from), to, stayed } => Some((*from, *to, stayed.as_millis())),
+            Fact::Moved { from: Some(from), to, stayed, .. } => Some((*from, *to, stayed.as_millis())),
             _ => None,
         };
         facts.iter().filter_map(of).collect()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use alloy_primitives::keccak256;
 use landfall_core::lane::Alarm;
 use landfall_core::transaction::TxState;
-use landfall_core::{Account, ChainId, LaneId};
+use landfall_core::{Account, ChainId, LaneId, Millis, TxId};
 
 /// What became of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +104,10 @@ pub enum Fact {
         from: Option<TxState>,
         to: TxState,
         stayed: Duration,
+        tx: TxId,
+        chain: ChainId,
+        accepted_at: Millis,
+        at: Millis,
     },
     /// A transaction came so far, so long after it was accepted.
     Reached {

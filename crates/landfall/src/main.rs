@@ -10,6 +10,7 @@ mod config;
 mod node;
 mod output;
 mod system;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -14,19 +14,21 @@ use landfall_core::ports::signer::Signer;
 use landfall_core::ports::store::Store;
 use landfall_core::settings::Allocation;
 use landfall_core::{Account, ChainId, LaneId, Namespace};
-use landfall_engine::{ChainParts, Engine, Parts, ShownSigner, Telemetry, Timings};
-use landfall_server::{Limits, Metrics, Server};
+use landfall_engine::{ChainParts, Engine, Meter, Parts, ShownSigner, Telemetry, Timings};
+use landfall_server::{Limits, Metrics, Observer, Server};
 use landfall_signer::LocalSigner;
 use landfall_store::{Postgres, Sqlite};
 
 use crate::config::Config;
 use crate::system::{SystemClock, SystemRandom};
+use crate::traces::{CountedAndTraced, Traces};
 
 /// A node that is ready to answer.
 pub(crate) struct Node {
     engine: Engine,
     server: Server,
     lanes: Vec<LaneId>,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Node {
@@ -54,7 +56,12 @@ impl Node {
         let lanes = signers.keys().copied().collect();
         let (store, records) = open_store(config).await?;
         let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
-        let telemetry = Telemetry { meter: metrics.clone(), mask_signers: config.metrics.mask_signers };
+        let traces = Traces::start(&config.traces, &config.node.name)?;
+        let meter: Arc<dyn Meter> = match &traces {
+            Some(traces) => Arc::new(CountedAndTraced { metrics: metrics.clone(), traces: traces.clone() }),
+            None => metrics.clone(),
+        };
+        let telemetry = Telemetry { meter, mask_signers: config.metrics.mask_signers };
         let parts = Parts {
             slots_at_admission,
             address: config.server.address(),
@@ -87,11 +94,13 @@ impl Node {
             limits,
             metrics,
             access: config.access.policy()?,
+            observer: traces.clone().map(|traces| -> Arc<dyn Observer> { traces }),
+            trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
             tls: config.server.tls(),
         };
         let server = Server::bind(config.server.listen, door).await?;
-        Ok(Self { engine, server, lanes })
+        Ok(Self { engine, server, lanes, traces })
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr> {
@@ -111,6 +120,10 @@ impl Node {
     pub(crate) async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         self.server.run(stop).await;
         self.engine.stop().await;
+        if let Some(traces) = self.traces {
+            // It waits for the collector, which must not keep this thread from anything.
+            tokio::task::spawn_blocking(move || traces.stop()).await.ok();
+        }
         tracing::info!("stopped; what was accepted goes on at the next start");
         Ok(())
     }

@@ -29,6 +29,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::serve::Limits;
 
@@ -166,6 +167,10 @@ fn is_the_callers(error: &io::Error) -> bool {
 
 /// Reads the body before anything else sees the request: within its time, and only if it is not too large.
 pub(crate) async fn whole_body(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    // Messages of a stream come one by one, and each is measured by who reads it.
+    if grpc::is_grpc(request.headers()) {
+        return next.run(request).await;
+    }
     let (parts, body) = request.into_parts();
     let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let said = said.and_then(|length| length.parse::<u64>().ok());

@@ -1,6 +1,6 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, health, metrics, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, gRPC, health, metrics, who may call, and the problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -8,8 +8,10 @@
 mod access;
 mod body;
 mod connections;
+pub mod grpc;
 mod guard;
 pub mod metrics;
+mod observe;
 mod openapi;
 mod path;
 mod problem;
@@ -21,6 +23,7 @@ mod tls;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;
+pub use observe::{Answered, Observer};
 pub use openapi::DOCUMENT as OPENAPI;
 pub use problem::{Code, Problem};
 pub use routes::make_api_key;

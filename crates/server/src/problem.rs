@@ -99,6 +99,7 @@ codes! {
     Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
     LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
+    OutOfSync, "out_of_sync", SERVICE_UNAVAILABLE, "What is known of the chain is too old";
     NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
@@ -161,7 +162,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // That a lane holds is told elsewhere, once.
-        if self.code.status().is_server_error() && self.code != Code::NoSlot {
+        if self.code.status().is_server_error() && !matches!(self.code, Code::NoSlot | Code::OutOfSync) {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }
         let owner = self.owner.as_ref().map(|owner| owner.address.clone().unwrap_or(owner.node.clone()));

@@ -20,6 +20,7 @@ use crate::access::{Audit, Keyring, Policy};
 use crate::connections;
 use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
+use crate::observe::Observer;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::tail::Tail;
@@ -64,6 +65,9 @@ pub struct Parts {
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
     pub access: Policy,
+    pub observer: Option<Arc<dyn Observer>>,
+    /// How old a chain's newest block may be for trades to be taken.
+    pub trade_head_age: Duration,
     /// Other origins whose pages may call.
     pub cors_origins: Vec<String>,
     /// None: without TLS.
@@ -99,6 +103,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
+    pub(crate) trade_head_age: Duration,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// A server that listens.
@@ -116,7 +122,8 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
-        let Parts { handle, records, limits, metrics, access, cors_origins, tls } = parts;
+        let Parts { handle, records, limits, metrics, access, observer, trade_head_age, cors_origins, tls } =
+            parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
         let refused = |error| BindError::Listen { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -140,6 +147,8 @@ impl Server {
             metrics,
             keyring,
             audit: audit.clone(),
+            trade_head_age,
+            observer,
         };
         let router = routes::router(app)
             // The body is read, and measured, before.

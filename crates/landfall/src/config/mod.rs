@@ -27,7 +27,9 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) lease: Lease,
     pub(crate) metrics: Metrics,
+    pub(crate) traces: Traces,
     pub(crate) access: Access,
+    pub(crate) trades: Trades,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
 }
@@ -151,6 +153,19 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+pub(crate) struct Traces {
+    pub(crate) otlp: String,
+    pub(crate) sample: f64,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self { otlp: String::new(), sample: 1.0 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Access {
     pub(crate) admin_key_env: String,
     pub(crate) rate_per_s: u32,
@@ -192,6 +207,18 @@ impl Access {
             keep_audit: (keep > 0.0).then(|| Duration::from_secs_f64(keep)),
             ..landfall_server::Policy::default()
         })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Trades {
+    pub(crate) max_head_age_s: u64,
+}
+
+impl Default for Trades {
+    fn default() -> Self {
+        Self { max_head_age_s: 60 }
     }
 }
 
@@ -389,6 +416,9 @@ impl Config {
             bail!(
                 "server.cors_origins has {wrong:?}; name each origin as a browser does, such as https://app.example.com"
             );
+        }
+        if !(0.0..=1.0).contains(&self.traces.sample) {
+            bail!("traces.sample is {}; it is a share of the transactions, from 0 to 1", self.traces.sample);
         }
         let days = self.access.keep_audit_days;
         if !(0.0..=36_500.0).contains(&days) {

@@ -79,6 +79,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Show made-up names instead of signers' addresses in metrics and log lines; the API shows addresses.",
     ),
     key(
+        "traces.otlp",
+        "\"\"",
+        "The gRPC address of an OpenTelemetry collector, such as http://127.0.0.1:4317. Empty: no traces.",
+    ),
+    key("traces.sample", "1.0", "The share of transactions whose traces are sent."),
+    key(
         "access.admin_key_env",
         "\"LANDFALL_ADMIN_KEY\"",
         "The environment variable that may hold a key of an administrator: the first key, where the store has none yet.",
@@ -90,6 +96,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
     key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
+    key(
+        "trades.max_head_age_s",
+        "60",
+        "The gRPC entry for trades refuses while the newest block that was seen is older than this.",
+    ),
     key("chain.id", "31337", "The EIP-155 id; an endpoint that reports another is not used."),
     key(
         "chain.rpc",

@@ -1,13 +1,18 @@
 //! The one place that every request passes on its way to a handler.
 
+use std::sync::Arc;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::role::{Need, Role};
+use crate::grpc;
+use crate::observe::Answered;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
 use crate::serve::App;
@@ -18,9 +23,34 @@ pub(crate) async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    match judge(&app, request.method(), path.as_str(), request.headers()).await {
-        Ok((caller, need)) => pass(&app, caller, need, request, next).await,
-        Err(problem) => refuse(problem),
+    let Some(observer) = app.observer.clone() else {
+        return admitted(&app, &path, request, next).await.0;
+    };
+    let (began, since) = (app.handle.parts().clock.now(), Instant::now());
+    let method = request.method().to_string();
+    let traceparent = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
+    let traceparent = traceparent.map(str::to_owned);
+    let (response, key) = admitted(&app, &path, request, next).await;
+    let (route, status) = (path.as_str().to_owned(), response.status().as_u16());
+    let key = key.map(|key| key.to_string());
+    observer.answered(Answered { method, route, status, began, took: since.elapsed(), key, traceparent });
+    response
+}
+
+/// The answer, and the key that was shown.
+async fn admitted(
+    app: &App,
+    path: &MatchedPath,
+    request: Request,
+    next: Next,
+) -> (Response, Option<Arc<str>>) {
+    match judge(app, request.method(), path.as_str(), request.headers()).await {
+        Ok((caller, need)) => {
+            let key = caller.key.clone();
+            (pass(app, caller, need, request, next).await, key)
+        }
+        Err(problem) if grpc::is_grpc(request.headers()) => (grpc::refusal(&problem), None),
+        Err(problem) => (refuse(problem), None),
     }
 }
 

@@ -82,7 +82,7 @@ impl Caller {
         Ok(())
     }
 
-    pub(super) fn lacks(&self, needed: Role) -> Problem {
+    pub(crate) fn lacks(&self, needed: Role) -> Problem {
         let detail = format!("this needs the role {needed}, and this API key has the role {}", self.role);
         Problem::new(Code::Forbidden, detail)
     }

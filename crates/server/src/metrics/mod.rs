@@ -246,7 +246,7 @@ impl Meter for Metrics {
             Fact::LeaseFenced => add(&self.lease_fenced, &[], 1),
             Fact::SessionRenewed(result) => add(&self.renewals, &[renewal(result)], 1),
             Fact::Submitted(result) => add(&self.submit, &[submitted(result)], 1),
-            Fact::Moved { from, to, stayed } => {
+            Fact::Moved { from, to, stayed, .. } => {
                 add(&self.transitions, &[from.map_or("none", |from| from.name()), to.name()], 1);
                 if let Some(from) = from {
                     observe(&self.stage, &[from.name()], stayed.as_secs_f64());

@@ -41,7 +41,15 @@ fn every_fact_is_counted() {
         (Fact::SessionRenewed(Renewal::Failed), "landfall_session_renewals_total{result=\"failed\"} 1"),
         (Fact::Submitted(Submitted::New), "landfall_submit_total{result=\"new\"} 1"),
         (
-            Fact::Moved { from: Some(TxState::Signed), to: TxState::Mined, stayed: second },
+            Fact::Moved {
+                from: Some(TxState::Signed),
+                to: TxState::Mined,
+                stayed: second,
+                tx: TxId::new(Millis(1), 1),
+                chain: CHAIN,
+                accepted_at: Millis(1),
+                at: Millis(2),
+            },
             "landfall_tx_transitions_total{from=\"signed\",to=\"mined\"} 1",
         ),
         (

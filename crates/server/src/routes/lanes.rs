@@ -22,18 +22,23 @@ use crate::show;
 type Answer<T> = Result<T, Problem>;
 
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<Value>> {
+    Ok(Json(json!({ "items": all(&app, &caller).await?, "nextCursor": null })))
+}
+
+/// Every lane that the caller may see, as it is shown.
+pub(crate) async fn all(app: &App, caller: &Caller) -> Answer<Vec<Value>> {
     let mut summaries = app.handle.store().lanes().await?;
     summaries.retain(|summary| caller.sees(summary.lane.signer));
     let used: BTreeSet<LaneId> = summaries.iter().map(|summary| summary.lane).collect();
     let mut items = Vec::new();
     for summary in &summaries {
         let hold = app.handle.explain_lane(summary.lane).await;
-        items.push(show::lane(summary, rules(&app, summary.lane), hold));
+        items.push(show::lane(summary, rules(app, summary.lane), hold));
     }
     let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
     let unused = seen.filter(|lane| !used.contains(lane));
-    items.extend(unused.map(|lane| show::unused_lane(*lane, rules(&app, *lane))));
-    Ok(Json(json!({ "items": items, "nextCursor": null })))
+    items.extend(unused.map(|lane| show::unused_lane(*lane, rules(app, *lane))));
+    Ok(items)
 }
 
 pub(crate) async fn show(
@@ -41,17 +46,21 @@ pub(crate) async fn show(
     caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
 ) -> Answer<Json<Value>> {
-    let lane = lane(&chain, &signer)?;
+    Ok(Json(one(&app, &caller, lane(&chain, &signer)?).await?))
+}
+
+/// A lane as it is shown.
+pub(crate) async fn one(app: &App, caller: &Caller, lane: LaneId) -> Answer<Value> {
     let missing = || Problem::new(Code::NotFound, format!("there is no lane {lane} here"));
     if !caller.sees(lane.signer) {
         return Err(missing());
     }
     if let Some(summary) = app.handle.store().lane(lane).await? {
         let hold = app.handle.explain_lane(lane).await;
-        return Ok(Json(show::lane(&summary, rules(&app, lane), hold)));
+        return Ok(show::lane(&summary, rules(app, lane), hold));
     }
     if app.handle.parts().signers.contains_key(&lane) {
-        return Ok(Json(show::unused_lane(lane, rules(&app, lane))));
+        return Ok(show::unused_lane(lane, rules(app, lane)));
     }
     Err(missing())
 }

@@ -4,12 +4,12 @@ mod audit;
 mod events;
 mod health;
 mod keys;
-mod lanes;
+pub(crate) mod lanes;
 mod metrics;
 mod openapi;
 mod steer;
 pub(crate) mod table;
-mod tx;
+pub(crate) mod tx;
 
 pub use keys::make_api_key;
 
@@ -18,6 +18,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 
 use crate::access;
+use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 
@@ -48,6 +49,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/api-keys/{id}", delete(keys::revoke))
         .route("/audit", get(audit::list));
     Router::new()
+        .merge(grpc::routes(&app))
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))

@@ -43,6 +43,12 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/api/v1/api-keys", ADMIN),
     (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
     (Method::GET, "/api/v1/audit", ADMIN),
+    // What each method of these needs beyond that is asked there.
+    (Method::POST, "/landfall.v1.Transactions/{*method}", VIEW),
+    (Method::POST, "/landfall.v1.Trades/{*method}", SUBMIT),
+    (Method::POST, "/landfall.v1.Lanes/{*method}", VIEW),
+    (Method::POST, "/grpc.health.v1.Health/{*method}", OPEN),
+    (Method::POST, "/grpc.reflection.v1.ServerReflection/{*method}", OPEN),
 ];
 
 /// What a path needs; none: nobody said, and so nobody may.

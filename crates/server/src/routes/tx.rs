@@ -31,11 +31,20 @@ pub(crate) async fn submit(
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let value = body::json(&headers, &taken(body)?)?;
-    let submission = body::submission(value, body::idempotency_key(&headers)?)?;
-    may_submit(&app, &caller, &submission).await?;
-    let admission = app.handle.submit(submission).await?;
-    let (status, body) = admitted(admission)?;
+    let (status, body) = hand_over(&app, &caller, value, body::idempotency_key(&headers)?).await?;
     Ok((status, Json(body)))
+}
+
+/// Stores what a caller asks for.
+pub(crate) async fn hand_over(
+    app: &App,
+    caller: &Caller,
+    asked: Value,
+    key: Option<String>,
+) -> Answer<(StatusCode, Value)> {
+    let submission = body::submission(asked, key)?;
+    may_submit(app, caller, &submission).await?;
+    admitted(app.handle.submit(submission).await?)
 }
 
 /// Each item as if alone; the answers are in their order.
@@ -136,9 +145,14 @@ pub(crate) async fn show(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Answer<Json<Value>> {
-    match look_up(&app, &caller, &id).await? {
-        Found::Whole(record) => Ok(Json(shown(&app, &record).await?)),
-        Found::Removed(kept) => Ok(Json(show::kept(&kept))),
+    Ok(Json(by_id(&app, &caller, &id).await?))
+}
+
+/// A transaction as it is shown, or what stayed of it.
+pub(crate) async fn by_id(app: &App, caller: &Caller, id: &str) -> Answer<Value> {
+    match look_up(app, caller, id).await? {
+        Found::Whole(record) => shown(app, &record).await,
+        Found::Removed(kept) => Ok(show::kept(&kept)),
     }
 }
 
@@ -195,8 +209,13 @@ pub(crate) async fn by_request(
             )
         })
     };
-    let signer = address("signer", need("signer")?)?;
-    let request = RequestId::parse(need("requestId")?)
+    Ok(Json(by_key(&app, &caller, need("signer")?, need("requestId")?).await?))
+}
+
+/// The transaction of a signer's requestId, as it is shown.
+pub(crate) async fn by_key(app: &App, caller: &Caller, signer: &str, request: &str) -> Answer<Value> {
+    let signer = address("signer", signer)?;
+    let request = RequestId::parse(request)
         .map_err(|error| Problem::at(Code::BadRequestId, "requestId", error.to_string()))?;
     let missing =
         || Problem::new(Code::NotFound, format!("{signer} has no transaction with requestId {request}"));
@@ -205,10 +224,10 @@ pub(crate) async fn by_request(
     }
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
-        return Ok(Json(shown(&app, &record).await?));
+        return shown(app, &record).await;
     }
     let kept = app.handle.store().kept_by_request(signer, &request).await?;
-    Ok(Json(show::kept(&kept.ok_or_else(missing)?)))
+    Ok(show::kept(&kept.ok_or_else(missing)?))
 }
 
 pub(crate) async fn journal(
@@ -298,7 +317,7 @@ async fn look_up(app: &App, caller: &Caller, id: &str) -> Answer<Found> {
 }
 
 /// A transaction that something is to be done to.
-pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecord> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecord> {
     match look_up(app, caller, id).await? {
         Found::Whole(record) => Ok(*record),
         Found::Removed(kept) => {

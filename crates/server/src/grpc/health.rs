@@ -1,0 +1,78 @@
+//! The standard health service: serving means what `/health/ready` means, that a transaction can be stored.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::Stream;
+use tonic::server::NamedService as _;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::Health;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use super::proto::lanes_server::LanesServer;
+use super::proto::trades_server::TradesServer;
+use super::proto::transactions_server::TransactionsServer;
+use super::{lanes, trades, transactions};
+use crate::serve::App;
+
+/// How often a watcher's answer is looked up.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+pub(super) struct Service(pub(super) App);
+
+/// The empty name is the server as a whole.
+fn is_known(service: &str) -> bool {
+    [
+        "",
+        TransactionsServer::<transactions::Service>::NAME,
+        TradesServer::<trades::Service>::NAME,
+        LanesServer::<lanes::Service>::NAME,
+    ]
+    .contains(&service)
+}
+
+async fn status(app: &App) -> ServingStatus {
+    match app.handle.store().writable().await {
+        Ok(()) => ServingStatus::Serving,
+        Err(_) => ServingStatus::NotServing,
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status as i32 }
+}
+
+#[tonic::async_trait]
+impl Health for Service {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        if !is_known(&request.get_ref().service) {
+            return Err(Status::not_found("there is no such service here"));
+        }
+        Ok(Response::new(answer(status(&self.0).await)))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    /// The status now, and whenever it changes.
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let known = is_known(&request.get_ref().service);
+        let start = (self.0.clone(), None);
+        let changes = futures::stream::unfold(start, move |(app, last)| async move {
+            loop {
+                let now = if known { status(&app).await } else { ServingStatus::ServiceUnknown };
+                if last != Some(now) {
+                    return Some((Ok(answer(now)), (app, Some(now))));
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        Ok(Response::new(Box::pin(changes)))
+    }
+}

@@ -1,0 +1,64 @@
+//! gRPC: the same port, the same keys and the same words as REST.
+//!
+//! | file | what |
+//! |---|---|
+//! | `transactions` | submit, get, watch, cancel |
+//! | `trades` | submit, as long as the chain is seen as it is now |
+//! | `lanes` | what lanes are at |
+//! | `health` | the standard health service |
+//! | `read` | requests as the JSON that REST takes, so that there is one reader of both |
+//! | `write` | REST's JSON as messages |
+//! | `status` | problems as statuses |
+
+mod health;
+mod lanes;
+mod read;
+mod status;
+mod trades;
+mod transactions;
+mod write;
+
+use axum::Router;
+use tonic::server::NamedService;
+
+use crate::serve::App;
+
+pub(crate) use status::{is_grpc, refusal};
+
+/// The messages and services of `proto/landfall/v1/landfall.proto`.
+#[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, reason = "it is made by a program")]
+pub mod proto {
+    tonic::include_proto!("landfall.v1");
+}
+
+/// What the reflection service shows.
+const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landfall.bin"));
+
+/// The services, each under its name.
+pub(crate) fn routes(app: &App) -> Router<App> {
+    let transactions =
+        proto::transactions_server::TransactionsServer::new(transactions::Service(app.clone()));
+    let trades = proto::trades_server::TradesServer::new(trades::Service(app.clone()));
+    let lanes = proto::lanes_server::LanesServer::new(lanes::Service(app.clone()));
+    let health = tonic_health::pb::health_server::HealthServer::new(health::Service(app.clone()));
+    let router = Router::new()
+        .route_service(&path(&transactions), transactions)
+        .route_service(&path(&trades), trades)
+        .route_service(&path(&lanes), lanes)
+        .route_service(&path(&health), health);
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIBED)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1();
+    match reflection {
+        Ok(reflection) => router.route_service(&path(&reflection), reflection),
+        Err(error) => {
+            tracing::error!(%error, "gRPC reflection is not served");
+            router
+        }
+    }
+}
+
+fn path<S: NamedService>(_: &S) -> String {
+    format!("/{}/{{*method}}", S::NAME)
+}
