@@ -205,6 +205,33 @@ pub enum Entry {
     },
 }
 
+/// The names of all events.
+pub const EVENTS: &[&str] = &[
+    "tx.accepted",
+    "tx.signed",
+    "tx.broadcast",
+    "tx.mined",
+    "tx.reorged",
+    "tx.displaced",
+    "tx.confirmed",
+    "tx.reverted",
+    "tx.failed",
+    "tx.cancelled",
+    "tx.expired",
+    "chain.final_reorged",
+    "chain.landed_again",
+    "chain.final_lost",
+    "lane.low_balance",
+    "lane.balance_restored",
+    "lane.held",
+    "lane.resumed",
+    "lane.paused",
+    "lane.disabled",
+    "lane.filled",
+    "lane.reset",
+    "lane.all_cancelled",
+];
+
 impl Entry {
     /// The name callers subscribe to; entries without one are for the time line only.
     #[must_use]
@@ -355,5 +382,23 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::LaneFilled { .. }
         | Entry::LaneReset { .. }
         | Entry::AllCancelled { .. } => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that are given above and not in the list could not be subscribed to.
+    #[test]
+    fn every_event_is_in_the_list() {
+        let source = include_str!("journal.rs");
+        let given =
+            source.lines().filter_map(|line| line.trim().split_once("=> Some(\"")?.1.strip_suffix("\"),"));
+        let mut given: Vec<&str> = given.collect();
+        let mut listed = EVENTS.to_vec();
+        given.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(given, listed);
     }
 }

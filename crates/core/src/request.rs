@@ -225,6 +225,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// Its caller waits for its hash (`eth_sendTransaction`): it gets slot and bytes as soon as its checks have passed, however
+/// many are out. It is no part of the fingerprint: what is asked for is the same, whichever way it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AtOnce {
+    /// The nonce that the caller's library filled in. Nothing is decided by it after the admission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<Slot>,
+}
+
 /// A request as it is stored, once and unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -239,6 +249,9 @@ pub struct Request {
     /// The ended transaction that this one does again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<TxId>,
+    /// Its caller waits for its hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<AtOnce>,
 }
 
 /// A transaction on its way into the store.

@@ -19,6 +19,9 @@ use crate::telemetry::{Fact, ReceiptCheck};
 /// At most this many commands are read at once.
 pub(crate) const COMMANDS: u32 = 256;
 
+/// At most this many are read from behind a queue at once.
+const HURRIED: usize = 32;
+
 /// The one answer of an action: given, or made up when the task ends without one.
 struct Answer {
     mailbox: Arc<Mailbox>,
@@ -104,6 +107,13 @@ pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32) -> LaneEvent
         let mut mentioned = Vec::new();
         for id in commands.iter().filter_map(|command| command.kind.tx()) {
             mentioned.extend(store.tx(id).await?.map(|record| record.tx));
+        }
+        // Those whose hashes are waited for are not to wait behind a long queue that is not in memory.
+        if waiting.len() as u64 >= u64::from(limit) {
+            let hurried = shared.awaited.hurried(lane, HURRIED);
+            for id in hurried.into_iter().filter(|id| waiting.iter().all(|tx| tx.id != *id)) {
+                mentioned.extend(store.tx(id).await?.map(|record| record.tx));
+            }
         }
         Ok::<_, landfall_core::ports::store::Error>(Loaded { waiting, asked: limit, commands, mentioned })
     };

@@ -1,7 +1,7 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
 use landfall_core::ports::chain::{Chain, EndpointHealth};
-use landfall_core::request::{AskedFees, NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::request::{AskedFees, AtOnce, NewTransaction, Options, Payload, Request, fingerprint};
 use landfall_core::settings::TxLimits;
 use landfall_core::view::ChainView;
 use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
@@ -15,6 +15,8 @@ pub struct Submission {
     pub request_id: Option<RequestId>,
     pub payload: Payload,
     pub options: Options,
+    /// The caller waits for its hash.
+    pub at_once: Option<AtOnce>,
 }
 
 /// Why a submission is not taken in. Nothing was stored.
@@ -77,20 +79,20 @@ pub(crate) fn admit(
     id: TxId,
     now: Millis,
 ) -> Result<NewTransaction, Refused> {
-    let Submission { lane, request_id, payload, options } = submission;
+    let Submission { lane, request_id, payload, options, at_once } = submission;
     if !parts.chains.contains_key(&lane.chain) {
         return Err(Refused::UnknownChain(lane.chain));
     }
     if !parts.signers.contains_key(&lane) {
         return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
     }
-    if options.after.is_some() && parts.slots_at_admission.contains(&lane) {
+    if options.after.is_some() && (parts.slots_at_admission.contains(&lane) || at_once.is_some()) {
         return Err(Refused::SlotCannotWait(lane));
     }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
     let fingerprint =
         fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
-    let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of };
+    let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of, at_once };
     Ok(NewTransaction { id, lane, request })
 }
 

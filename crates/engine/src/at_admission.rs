@@ -22,14 +22,14 @@ use crate::handle::{Handle, SubmitError};
 
 /// How long a lane that nobody runs may take to be taken and to see its chain.
 const CLAIM_LIMIT: Duration = Duration::from_secs(4);
-const ASK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How long a caller waits for its slots.
 pub(crate) const SLOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Nobody waits for this transaction any more of those who gave up, however they did.
-struct Swept<'a> {
-    awaited: &'a Awaited,
-    id: TxId,
+pub(crate) struct Swept<'a> {
+    pub(crate) awaited: &'a Awaited,
+    pub(crate) id: TxId,
 }
 
 impl Drop for Swept<'_> {
@@ -95,7 +95,7 @@ impl Handle {
             Some(status) => Some(status),
             None => tokio::select! {
                 biased;
-                told = told => told.ok(),
+                told = told => told.ok().flatten(),
                 () = tokio::time::sleep_until(until) => None,
                 () = shared.stopped() => None,
             },

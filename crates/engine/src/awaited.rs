@@ -1,16 +1,25 @@
-//! Callers that wait to be told a transaction's slot: where slots are handed out at admission (L5).
+//! Callers that wait to be told a transaction's slot: where slots are handed out at admission (L5), or where they wait for a
+//! hash ([`crate::at_once`]).
 //!
 //! A caller registers first and looks into the store afterwards, so that no commit falls between the two.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use landfall_core::TxId;
 use landfall_core::ports::store::TxUpdate;
 use landfall_core::transaction::Status;
+use landfall_core::{LaneId, TxId};
 use tokio::sync::oneshot;
 
-type Waiting = BTreeMap<TxId, Vec<oneshot::Sender<Status>>>;
+/// What a caller hears: the status, or none where it is to look into the store.
+type Told = Option<Status>;
+
+#[derive(Default)]
+struct Waiting {
+    callers: BTreeMap<TxId, Vec<oneshot::Sender<Told>>>,
+    /// Whose callers wait for a hash, by lane, with the number of callers.
+    at_once: BTreeMap<LaneId, BTreeMap<TxId, u32>>,
+}
 
 /// Who waits for what.
 #[derive(Default)]
@@ -22,19 +31,45 @@ impl Awaited {
     }
 
     /// Where the status comes with which the transaction got a slot, or ended without one.
-    pub(crate) fn register(&self, id: TxId) -> oneshot::Receiver<Status> {
+    pub(crate) fn register(&self, id: TxId) -> oneshot::Receiver<Told> {
         let (answer, told) = oneshot::channel();
-        self.inner().entry(id).or_default().push(answer);
+        self.inner().callers.entry(id).or_default().push(answer);
         told
+    }
+
+    /// From now on somebody waits for this one's hash.
+    pub(crate) fn hurry(&self, lane: LaneId, id: TxId) {
+        *self.inner().at_once.entry(lane).or_default().entry(id).or_default() += 1;
+    }
+
+    /// One less does.
+    pub(crate) fn calm(&self, lane: LaneId, id: TxId) {
+        let mut waiting = self.inner();
+        let Some(of_lane) = waiting.at_once.get_mut(&lane) else { return };
+        if let Some(callers) = of_lane.get_mut(&id) {
+            *callers -= 1;
+            if *callers == 0 {
+                of_lane.remove(&id);
+            }
+        }
+        if of_lane.is_empty() {
+            waiting.at_once.remove(&lane);
+        }
+    }
+
+    /// The oldest of a lane's whose hashes are waited for here.
+    pub(crate) fn hurried(&self, lane: LaneId, most: usize) -> Vec<TxId> {
+        let waiting = self.inner();
+        waiting.at_once.get(&lane).into_iter().flat_map(BTreeMap::keys).take(most).copied().collect()
     }
 
     /// Nobody waits any more of those who gave up.
     pub(crate) fn sweep(&self, id: TxId) {
         let mut waiting = self.inner();
-        if let Some(callers) = waiting.get_mut(&id) {
+        if let Some(callers) = waiting.callers.get_mut(&id) {
             callers.retain(|caller| !caller.is_closed());
             if callers.is_empty() {
-                waiting.remove(&id);
+                waiting.callers.remove(&id);
             }
         }
     }
@@ -42,11 +77,23 @@ impl Awaited {
     /// These are on disk. Whoever registers from now on finds them there.
     pub(crate) fn tell(&self, updates: Vec<TxUpdate>) {
         for TxUpdate { id, status } in updates {
-            let callers = self.inner().remove(&id).unwrap_or_default();
+            let callers = self.inner().callers.remove(&id).unwrap_or_default();
             for caller in callers {
                 // The caller may have gone meanwhile.
-                caller.send(status.clone()).ok();
+                caller.send(Some(status.clone())).ok();
             }
+        }
+    }
+
+    /// These have moved on disk: whoever waits for one looks there.
+    pub(crate) fn nudge(&self, ids: &[TxId]) {
+        let mut waiting = self.inner();
+        if waiting.callers.is_empty() {
+            return;
+        }
+        for caller in ids.iter().filter_map(|id| waiting.callers.remove(id)).flatten() {
+            // The caller may have gone meanwhile.
+            caller.send(None).ok();
         }
     }
 }

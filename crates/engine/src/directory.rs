@@ -1,10 +1,10 @@
 //! Which lanes are loaded here, and which hashes they wait for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_core::view::{ChainStatus, ChainView, Receipt};
-use landfall_core::{Account, ChainId, LaneId, TxHash, TxId};
+use landfall_core::{Account, ChainId, LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
 
@@ -14,8 +14,45 @@ struct Inner {
     /// Hashes of open attempts, by chain: what the watcher looks for in blocks.
     wanted: BTreeMap<ChainId, BTreeMap<TxHash, LaneId>>,
     views: BTreeMap<ChainId, Arc<ChainView>>,
+    /// The last views of each chain, oldest first.
+    past: BTreeMap<ChainId, VecDeque<Arc<ChainView>>>,
+    /// The newest view whose receipts every lane here has stored: what callers are shown of the chain.
+    shown: BTreeMap<ChainId, Arc<ChainView>>,
+    /// How far each lane is.
+    taken: BTreeMap<LaneId, Taken>,
     /// Which lanes wait for a transaction to move.
     followers: BTreeMap<TxId, BTreeSet<LaneId>>,
+}
+
+/// What a lane has stored of the views it got.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    head: u64,
+    /// The account's count that goes with what is stored.
+    count: Option<Slot>,
+}
+
+/// As many views of a chain are remembered.
+const PAST: usize = 16;
+
+impl Inner {
+    /// What may be shown of a chain, after a lane or the chain has moved.
+    fn advance(&mut self, chain: ChainId) {
+        let lanes = self.mailboxes.keys().filter(|lane| lane.chain == chain);
+        let reached = lanes.map(|lane| self.taken.get(lane).map(|taken| taken.head)).min();
+        // A lane that has taken none yet holds the picture back; without lanes there is nothing to wait for.
+        let reached = match reached {
+            Some(None) => return,
+            Some(Some(head)) => head,
+            None => u64::MAX,
+        };
+        let past = self.past.get(&chain);
+        if let Some(view) =
+            past.and_then(|past| past.iter().rev().find(|view| view.head.at.number <= reached))
+        {
+            self.shown.insert(chain, view.clone());
+        }
+    }
 }
 
 /// Shared by the watcher, the lane tasks and the handle.
@@ -40,6 +77,8 @@ impl Directory {
     pub(crate) fn leave(&self, lane: LaneId) {
         let mut inner = self.inner();
         inner.mailboxes.remove(&lane);
+        inner.taken.remove(&lane);
+        inner.advance(lane.chain);
         if let Some(wanted) = inner.wanted.get_mut(&lane.chain) {
             wanted.retain(|_, owner| *owner != lane);
         }
@@ -114,6 +153,33 @@ impl Directory {
         self.inner().views.get(&chain).cloned()
     }
 
+    /// A lane has stored what it was shown up to here.
+    pub(crate) fn took(&self, lane: LaneId, view: Option<&ChainView>, count: Option<Slot>) {
+        let mut inner = self.inner();
+        if !inner.mailboxes.contains_key(&lane) {
+            return;
+        }
+        let before = inner.taken.get(&lane).copied();
+        let Some(head) = view.map(|view| view.head.at.number).or(before.map(|taken| taken.head)) else {
+            return;
+        };
+        inner.taken.insert(lane, Taken { head, count });
+        if view.is_some() {
+            inner.advance(lane.chain);
+        }
+    }
+
+    /// What callers are shown of a chain, and the newest view.
+    pub(crate) fn shown(&self, chain: ChainId) -> (Option<Arc<ChainView>>, Option<Arc<ChainView>>) {
+        let inner = self.inner();
+        (inner.shown.get(&chain).cloned(), inner.views.get(&chain).cloned())
+    }
+
+    /// The count that goes with what a lane that runs here has stored.
+    pub(crate) fn shown_count(&self, lane: LaneId) -> Option<Slot> {
+        self.inner().taken.get(&lane)?.count
+    }
+
     /// Hands a new view to every lane of the chain that it has a count for.
     pub(crate) fn publish(
         &self,
@@ -123,6 +189,12 @@ impl Directory {
     ) {
         let mut inner = self.inner();
         inner.views.insert(chain, view.clone());
+        let past = inner.past.entry(chain).or_default();
+        past.push_back(view.clone());
+        if past.len() > PAST {
+            past.pop_front();
+        }
+        inner.advance(chain);
         // A lane that was loaded after the counts were asked for gets the next view.
         let is_for = |lane: &LaneId| {
             lane.chain == chain

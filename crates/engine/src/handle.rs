@@ -14,7 +14,7 @@ use landfall_core::request::{Finality, fingerprint};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::view::ChainView;
-use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, TxId};
+use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, Slot, TxId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -33,6 +33,8 @@ use crate::writer::writer;
 
 /// How long a lane may take to explain itself.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How long a new head waits for lanes that have not stored what it brought.
+const SHOWN_LIMIT: Duration = Duration::from_secs(3);
 /// How long lanes may take to finish their turn when the engine stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -169,10 +171,44 @@ impl Handle {
         &self.shared.parts
     }
 
+    /// This run of this process, as the store knows it.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.shared.session
+    }
+
+    /// This process may act; if not, others may be taking its work over.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.shared.session_is_live()
+    }
+
     /// The newest picture of a chain.
     #[must_use]
     pub fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {
         self.shared.directory.view(chain)
+    }
+
+    /// What callers may be shown of a chain: the newest picture whose receipts the lanes here have stored, so that neither
+    /// its head nor its counts are ahead of a receipt. A lane that takes too long is not waited for.
+    #[must_use]
+    pub fn shown(&self, chain: ChainId) -> Option<Arc<ChainView>> {
+        let (shown, newest) = self.shared.directory.shown(chain);
+        let (Some(shown), Some(newest)) = (&shown, &newest) else { return newest };
+        let waited = self.shared.parts.clock.now().since(newest.head_since);
+        Some(if waited > SHOWN_LIMIT { newest.clone() } else { shown.clone() })
+    }
+
+    /// The count of a lane that runs here, as far as receipts are stored.
+    #[must_use]
+    pub fn shown_count(&self, lane: LaneId) -> Option<Slot> {
+        self.shared.directory.shown_count(lane)
+    }
+
+    /// The lane runs on this node.
+    #[must_use]
+    pub fn runs(&self, lane: LaneId) -> bool {
+        self.shared.directory.mailbox(lane).is_some()
     }
 
     /// When a transaction of this chain is done, unless its caller says otherwise.
@@ -219,6 +255,20 @@ impl Handle {
         }
     }
 
+    /// Stores one whose hash is waited for, without waiting for it.
+    pub(crate) async fn admit_now(&self, submission: Submission) -> Result<Admission, SubmitError> {
+        let answer = match self.enqueue(submission, None, &mut Claims::new()).await {
+            Err(error) => Err(error),
+            Ok(Pending::Known(admission)) => Ok(*admission),
+            Ok(Pending::Written { id, answer }) => {
+                let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
+                self.admitted(id, answer.await.unwrap_or_else(lost)).await
+            }
+        };
+        self.tell(&answer);
+        answer
+    }
+
     async fn enqueue(
         &self,
         submission: Submission,
@@ -240,7 +290,8 @@ impl Handle {
             }
             Err(other) => return Err(other),
         };
-        if parts.slots_at_admission.contains(&new.lane) {
+        // Who waits for a hash is told by whichever node it asks: the lane's owner is found by the store.
+        if parts.slots_at_admission.contains(&new.lane) && submission.at_once.is_none() {
             let claim = match claimed.get(&new.lane) {
                 Some(claim) => claim.clone(),
                 None => {
@@ -261,7 +312,7 @@ impl Handle {
 
     /// What there is under a submission's key.
     async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
-        let Submission { lane, request_id, payload, options } = submission;
+        let Submission { lane, request_id, payload, options, .. } = submission;
         let (Some(key), Ok(asked)) = (request_id, fingerprint(lane, payload, options)) else {
             return Ok(None);
         };

@@ -15,7 +15,7 @@ use crate::{actions, lane_task};
 /// What can be done without a key.
 pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
     match kind {
-        CommandKind::Cancel { .. } | CommandKind::CancelAll { .. } => true,
+        CommandKind::Cancel { .. } | CommandKind::Withdraw { .. } | CommandKind::CancelAll { .. } => true,
         CommandKind::Replace { .. }
         | CommandKind::SpeedUp { .. }
         | CommandKind::Approve { .. }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use landfall_core::lane::Lane;
+use landfall_core::lane::{Lane, LaneEvent};
 use landfall_core::ports::store::{Acquired, LaneCommit, Write, WriteError, Written};
 use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
@@ -160,6 +160,10 @@ async fn run_once(
         }
         let now = parts.clock.now();
         lives.take(&mail.events);
+        let view = mail.events.iter().find_map(|event| match event {
+            LaneEvent::Chain { view, .. } => Some(view.clone()),
+            _ => None,
+        });
         lane.apply(mail.events, now);
         if let Err(broken) = lane.verify() {
             let lane = shared.shown(id);
@@ -181,10 +185,15 @@ async fn run_once(
         let commit = lane.take_commit(now);
         // A load that lives as long as the longest pause is as good as one that could store something.
         let is_well = commit.is_some() || loaded_at.elapsed() >= LONGEST_PAUSE;
+        let is_news = commit.is_some() || view.is_some();
         if let Some(commit) = commit
             && let Err(ended) = write(shared, &mut lane, &mut lives, commit).await
         {
             return ended;
+        }
+        if is_news {
+            // What this view brought is on disk: others may be shown it.
+            shared.directory.took(id, view.as_deref(), lane.shown_count());
         }
         if is_well && *failures > 0 {
             *failures = 0;
@@ -243,8 +252,12 @@ pub(crate) async fn write(
             lane.committed(version);
             facts.into_iter().for_each(|fact| shared.note(fact));
             shared.directory.want(id, stored.into_iter());
+            if at_admission {
+                shared.awaited.tell(told);
+            } else {
+                shared.awaited.nudge(&moved);
+            }
             shared.directory.moved(moved.into_iter());
-            shared.awaited.tell(told);
             shared.set_disabled(id, disabled);
             shared.directory.forget(id, &lane.take_closed_hashes());
             Ok(())

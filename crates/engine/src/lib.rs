@@ -12,6 +12,7 @@
 //! | `handle.rs` | what callers hold: submit, commands, look-ups, explanations |
 //! | `admission.rs` | which submissions are taken in |
 //! | `at_admission.rs`, `awaited.rs` | lanes that hand out slots at admission |
+//! | `at_once.rs` | callers that wait for a hash, in any lane |
 //! | `steer.rs` | what can be asked of a transaction or a lane that exists |
 //! | `writer.rs` | group commit |
 //! | `supervisor.rs` | the session, leases, which lanes run here |
@@ -31,6 +32,7 @@
 mod actions;
 mod admission;
 mod at_admission;
+mod at_once;
 mod awaited;
 mod directory;
 mod gauges;
@@ -54,6 +56,7 @@ mod watcher;
 mod writer;
 
 pub use admission::{Refused, Submission};
+pub use at_once::Told;
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};

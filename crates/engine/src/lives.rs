@@ -193,6 +193,7 @@ mod tests {
             fingerprint: Fingerprint(B256::ZERO),
             accepted_at: Millis(1_000),
             retry_of: None,
+            at_once: None,
         };
         let id = TxId::new(Millis(1_000), 1);
         let status = Status::accepted(Millis(1_000));

@@ -284,6 +284,7 @@ impl Handle {
             request_id: retry_key(tx.id),
             payload: tx.payload().clone(),
             options,
+            at_once: None,
         };
         Ok(self.submit_retry(submission, tx.id).await?)
     }

@@ -350,7 +350,7 @@ async fn engine() -> (Engine, Handled) {
 
 fn submission() -> Submission {
     let payload = Payload { to: Some(LANE.signer), value: Wei(U256::from(1)), ..Payload::default() };
-    Submission { lane: LANE, request_id: None, payload, options: Options::default() }
+    Submission { lane: LANE, request_id: None, payload, options: Options::default(), at_once: None }
 }
 
 async fn submit(handle: &Handle) -> TxId {

@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// See and steer lanes: one account on one chain.
     #[command(subcommand)]
     Lane(Lane),
+    /// Have events delivered to a URL, and see how that goes.
+    #[command(subcommand)]
+    Webhook(Webhook),
     /// Put a development chain that was started over away.
     #[command(subcommand)]
     Chain(Chain),
@@ -77,6 +80,15 @@ pub(crate) enum Command {
         Stop the server first. Whatever interrupts it, run it again: it goes on where it was. When it is done, set store.url \
         to the new database and start the server; it refuses to start on the file. docs/migrate.md says more.")]
     Migrate(Migrate),
+    /// Make a configuration from what another relayer has, or from a folder of keystores.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        landfall import openzeppelin --config config/config.json --out landfall.toml\n  \
+        landfall import keystores ~/.ethereum/keystore --chain 1=https://… --password-file secret --out landfall.toml\n\n\
+        Keys stay in their files, and passwords where they are. docs/moving-in.md says more."
+    )]
+    Import(Import),
     /// Print a commented configuration file.
     #[command(after_help = "Example:\n  landfall config > landfall.toml")]
     Config {
@@ -235,6 +247,42 @@ pub(crate) enum Tx {
     Reject(TxDecision),
     /// Do a transaction again that ended without success, as a new one.
     Retry(TxName),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// From an OpenZeppelin relayer's config.json, network files and keystores.
+    Openzeppelin {
+        /// Its configuration.
+        #[arg(long, value_name = "FILE", default_value = "config/config.json")]
+        config: PathBuf,
+        /// A folder with network files, besides those that the configuration names.
+        #[arg(long, value_name = "FOLDER")]
+        networks: Option<PathBuf>,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+    /// From a folder of encrypted key files, such as geth's.
+    Keystores {
+        folder: PathBuf,
+        /// A chain that the keys are for and an endpoint of it; repeat for more.
+        #[arg(long, value_name = "ID=URL", required = true)]
+        chain: Vec<String>,
+        #[command(flatten)]
+        password: Password,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportTo {
+    /// The file to write; it must not exist. Printed if left out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// The result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -438,6 +486,126 @@ pub(crate) struct LaneName {
     pub(crate) signer: String,
     #[command(flatten)]
     pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Webhook {
+    /// Deliver events to a URL; prints the secret that signs them, this once.
+    #[command(after_help = "Examples:\n  landfall webhook create https://example.com/hook\n  \
+        landfall webhook create https://example.com/hook --event tx.confirmed --event tx.failed --chain 1")]
+    Create(WebhookCreate),
+    /// List all webhooks.
+    List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show one webhook: how far it is, and why it stands still if it does.
+    Show(WebhookName),
+    /// Change where events go, or which.
+    #[command(after_help = "Example:\n  landfall webhook change wh_… --to https://example.com/other")]
+    Change(WebhookChange),
+    /// Deliver nothing to it any more, and forget it.
+    Delete(WebhookName),
+    /// Make a new secret and print it, this once; the old one signs as well for a while.
+    Rotate(WebhookRotate),
+    /// Go on with a webhook that was disabled, from where it was.
+    Enable(WebhookName),
+    /// Deliver nothing for now; events wait.
+    Disable(WebhookName),
+    /// Send a made-up event now and say what came of it.
+    Test(WebhookName),
+    /// List events that failed, are held back, or were given up.
+    #[command(after_help = "Example:\n  landfall webhook deliveries wh_… --state given_up")]
+    Deliveries(WebhookDeliveries),
+    /// Deliver one event again, by its number.
+    #[command(after_help = "Example:\n  landfall webhook redeliver wh_… 4711")]
+    Redeliver {
+        #[command(flatten)]
+        webhook: WebhookName,
+        /// The number of the event (`seq`).
+        seq: u64,
+    },
+    /// Deliver everything after an event again.
+    #[command(after_help = "Example:\n  landfall webhook replay wh_… --after 4711")]
+    Replay {
+        #[command(flatten)]
+        webhook: WebhookName,
+        /// The number of the last event that is not delivered again; 0: all are.
+        #[arg(long)]
+        after: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookName {
+    /// Its id.
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookCreate {
+    /// Where events are delivered to.
+    #[arg(value_name = "RECEIVER")]
+    pub(crate) receiver: String,
+    #[command(flatten)]
+    pub(crate) wanted: WebhookWanted,
+    /// Deliver everything after this event, instead of what happens from now on; 0: all.
+    #[arg(long)]
+    pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookWanted {
+    /// Only these events, such as tx.confirmed; may be given several times.
+    #[arg(long = "event", value_name = "NAME")]
+    pub(crate) events: Vec<String>,
+    /// Only events of these chains.
+    #[arg(long = "chain", value_name = "ID")]
+    pub(crate) chains: Vec<u64>,
+    /// Only events of these signers.
+    #[arg(long = "signer", value_name = "ADDRESS")]
+    pub(crate) signers: Vec<String>,
+    /// What it is for.
+    #[arg(long)]
+    pub(crate) description: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookChange {
+    #[command(flatten)]
+    pub(crate) webhook: WebhookName,
+    /// Where events are delivered to from now on.
+    #[arg(long, value_name = "RECEIVER")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) wanted: WebhookWanted,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookRotate {
+    #[command(flatten)]
+    pub(crate) webhook: WebhookName,
+    /// How long the old secret signs as well; 0 if it is known to others.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) overlap: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookDeliveries {
+    #[command(flatten)]
+    pub(crate) webhook: WebhookName,
+    /// waiting, held or given_up.
+    #[arg(long)]
+    pub(crate) state: Option<String>,
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: u32,
+    /// Where the page before ended.
+    #[arg(long)]
+    pub(crate) cursor: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

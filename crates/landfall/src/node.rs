@@ -15,6 +15,7 @@ use landfall_core::ports::store::Store;
 use landfall_core::settings::Allocation;
 use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Meter, Parts, ShownSigner, Telemetry, Timings};
+use landfall_server::webhooks::Webhooks;
 use landfall_server::{Limits, Metrics, Observer, Server};
 use landfall_signer::LocalSigner;
 use landfall_store::{Postgres, Sqlite};
@@ -39,7 +40,7 @@ impl Node {
 
     /// As [`Self::start`], with keys that the caller brings.
     pub(crate) async fn start_with(config: &Config, keys: Keys) -> Result<Self> {
-        let Keys { signers, slots_at_admission } = keys;
+        let Keys { signers, slots_at_admission, webhooks: own_webhooks } = keys;
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -85,6 +86,7 @@ impl Node {
             body: config.server.max_body_bytes,
             batch: config.server.max_batch,
             connections: config.server.max_connections,
+            listeners: config.server.max_listeners,
             header_time: Duration::from_secs(config.server.header_timeout_s),
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };
@@ -98,6 +100,7 @@ impl Node {
             trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
             tls: config.server.tls(),
+            webhooks: own_webhooks.unwrap_or_else(|| webhooks(config)),
         };
         let server = Server::bind(config.server.listen, door).await?;
         Ok(Self { engine, server, lanes, traces })
@@ -148,6 +151,19 @@ pub(crate) async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<d
 pub(crate) struct Keys {
     pub(crate) signers: BTreeMap<LaneId, Arc<dyn Signer>>,
     pub(crate) slots_at_admission: BTreeSet<LaneId>,
+    /// How webhooks are delivered, if not as configured.
+    pub(crate) webhooks: Option<Webhooks>,
+}
+
+/// As configured, with the secret that the environment has.
+fn webhooks(config: &Config) -> Webhooks {
+    let env = &config.webhooks.secret_env;
+    let secret = std::env::var(env).ok();
+    let settings = config.webhooks.settings(secret.as_deref());
+    if secret.is_some() && settings.secret.is_none() {
+        tracing::warn!("{env} has under 32 characters, so webhooks cannot be used: give it more, at random");
+    }
+    settings
 }
 
 fn load_signers(config: &Config) -> Result<Keys> {

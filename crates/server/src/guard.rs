@@ -73,7 +73,9 @@ async fn guarded(guard: &Guard, trusted: bool, request: Request, next: Next) -> 
         let detail = format!("this server listens on {listen} and is not {host}; ask for it by that address");
         return Problem::new(Code::WrongHost, detail).into_response();
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    // A page may open a WebSocket anywhere without being asked first, and what goes over it can change things.
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && !headers.contains_key(header::UPGRADE);
     if !reads
         && !trusted
         && let Some(origin) = headers.get(header::ORIGIN)

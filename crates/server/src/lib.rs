@@ -1,6 +1,7 @@
 //! # landfall-server
 //!
-//! The outer interface: REST under `/api/v1`, gRPC, health, metrics, who may call, and the problems that callers see.
+//! The outer interface: REST under `/api/v1`, JSON-RPC under `/rpc`, gRPC, health, metrics, webhooks, who may call, and the
+//! problems that callers see.
 //!
 //! Handlers translate: JSON into core's words ([`body`]), core's words into JSON ([`show`]), failures into problems
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
@@ -8,6 +9,7 @@
 mod access;
 mod body;
 mod connections;
+mod event;
 pub mod grpc;
 mod guard;
 pub mod metrics;
@@ -16,10 +18,12 @@ mod openapi;
 mod path;
 mod problem;
 mod routes;
+pub mod rpc;
 mod serve;
 mod show;
 mod tail;
 mod tls;
+pub mod webhooks;
 
 pub use access::{Policy, Role};
 pub use metrics::Metrics;

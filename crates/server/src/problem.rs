@@ -101,7 +101,14 @@ codes! {
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
     OutOfSync, "out_of_sync", SERVICE_UNAVAILABLE, "What is known of the chain is too old";
     NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
+    TooManySockets, "too_many_sockets", SERVICE_UNAVAILABLE, "As many WebSockets are open as there may be";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
+    BadUrl, "bad_url", UNPROCESSABLE_ENTITY, "Events cannot be delivered to this URL";
+    WebhooksOff, "webhooks_off", CONFLICT, "Webhooks cannot be used here";
+    TooManyWebhooks, "too_many_webhooks", CONFLICT, "There are as many webhooks as there may be";
+    NothingToReplay, "nothing_to_replay", CONFLICT, "There is nothing to deliver again";
+    TooManyListeners, "too_many_listeners", SERVICE_UNAVAILABLE, "Too many callers listen to events";
+    Busy, "busy", CONFLICT, "Others are changing this all the time";
     OutcomeUnknown, "outcome_unknown", SERVICE_UNAVAILABLE, "It is not known whether the request was stored";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The store cannot be used now";
     Internal, "internal", INTERNAL_SERVER_ERROR, "Landfall made a mistake";

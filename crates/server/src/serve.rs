@@ -14,6 +14,7 @@ use landfall_core::ports::store::Error as StoreError;
 use landfall_engine::Handle;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::{Audit, Keyring, Policy};
@@ -23,8 +24,10 @@ use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::problem::{Code, Problem};
 use crate::routes;
+use crate::rpc::{Keeper, Sockets};
 use crate::tail::Tail;
 use crate::tls::TlsFiles;
+use crate::webhooks::{Desk, Webhooks};
 
 /// How often it is looked what of the audit log may go.
 const TRIM_EVERY: Duration = Duration::from_secs(3_600);
@@ -38,6 +41,8 @@ pub struct Limits {
     pub batch: usize,
     /// Connections at once.
     pub connections: usize,
+    /// Callers that listen to events at once.
+    pub listeners: usize,
     /// Time for a request's headers, and how long a connection may be idle.
     pub header_time: Duration,
     /// Time for a request's body.
@@ -50,6 +55,7 @@ impl Default for Limits {
             body: 8 * 1024 * 1024,
             batch: 1_000,
             connections: 1_000,
+            listeners: 200,
             header_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
         }
@@ -72,6 +78,7 @@ pub struct Parts {
     pub cors_origins: Vec<String>,
     /// None: without TLS.
     pub tls: Option<TlsFiles>,
+    pub webhooks: Webhooks,
 }
 
 /// Why nothing is served.
@@ -89,6 +96,8 @@ pub enum BindError {
     NoKeys { listen: SocketAddr },
     #[error("TLS cannot be served: {0}")]
     Tls(String),
+    #[error("events could not be delivered: {0}")]
+    Webhooks(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -101,8 +110,13 @@ pub(crate) struct App {
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) sockets: Arc<Sockets>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
+    pub(crate) desk: Desk,
+    /// Places for callers that listen to events.
+    pub(crate) listeners: Arc<Semaphore>,
     pub(crate) trade_head_age: Duration,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -111,10 +125,13 @@ pub(crate) struct App {
 pub struct Server {
     handle: Handle,
     tail: Tail,
+    keeper: Arc<Keeper>,
+    sockets: Arc<Sockets>,
     listener: TcpListener,
     router: Router,
     limits: Limits,
     tls: Option<Arc<ServerConfig>>,
+    desk: Desk,
     audit: Audit,
     keep_audit: Option<Duration>,
 }
@@ -122,8 +139,18 @@ pub struct Server {
 impl Server {
     /// Takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
-        let Parts { handle, records, limits, metrics, access, observer, trade_head_age, cors_origins, tls } =
-            parts;
+        let Parts {
+            handle,
+            records,
+            limits,
+            metrics,
+            access,
+            observer,
+            trade_head_age,
+            cors_origins,
+            tls,
+            webhooks,
+        } = parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
         let refused = |error| BindError::Listen { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -139,14 +166,22 @@ impl Server {
         }
         let guarded = from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin);
         let tail = Tail::new();
+        let desk = Desk::new(handle.clone(), records.clone(), tail.clone(), webhooks, metrics.clone());
+        let desk = desk.map_err(|error| BindError::Webhooks(error.to_string()))?;
+        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
+        let sockets = Arc::new(Sockets::new());
         let app = App {
             handle: handle.clone(),
             records,
             tail: tail.clone(),
             limits,
             metrics,
+            keeper: keeper.clone(),
+            sockets: sockets.clone(),
             keyring,
             audit: audit.clone(),
+            desk: desk.clone(),
+            listeners: Arc::new(Semaphore::new(limits.listeners)),
             trade_head_age,
             observer,
         };
@@ -160,7 +195,7 @@ impl Server {
                 Problem::new(Code::Internal, "the request could not be handled; the log says more")
                     .into_response()
             }));
-        Ok(Self { handle, tail, listener, router, limits, tls, audit, keep_audit })
+        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, desk, audit, keep_audit })
     }
 
     /// Where it listens.
@@ -171,17 +206,19 @@ impl Server {
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
         let (tail, handle) = (self.tail, self.handle);
-        let ended = tail.clone();
+        let (ended, sockets, keeper) = (tail.clone(), self.sockets.clone(), self.keeper);
         // Listeners never come to their end by themselves.
         let stop = async move {
             stop.await;
             ended.stop();
+            sockets.stop();
         };
         let follow = tail.follow(&handle);
         let serve = connections::serve(self.listener, self.tls, self.router, self.limits, stop);
+        let keep = keeper.run(self.sockets.stopped());
         let trim = trim_audit(&self.audit, &handle, self.keep_audit);
         tokio::select! {
-            ((), ()) = async { tokio::join!(follow, serve) } => {}
+            ((), (), (), ()) = async { tokio::join!(follow, keep, serve, self.desk.run()) } => {}
             () = trim => {}
         }
     }

@@ -22,12 +22,14 @@ struct At {
 #[derive(Clone)]
 pub(crate) struct Tail {
     at: Arc<watch::Sender<At>>,
+    /// The same as in `at`, for those who do not listen.
+    stop: Arc<watch::Sender<bool>>,
 }
 
 impl Tail {
     pub(crate) fn new() -> Self {
         let (sender, _) = watch::channel(At { newest: JournalSeq(0), stopping: false });
-        Self { at: Arc::new(sender) }
+        Self { at: Arc::new(sender), stop: Arc::new(watch::channel(false).0) }
     }
 
     /// Follows the journal until the server stops.
@@ -61,7 +63,28 @@ impl Tail {
 
     /// The server stops: nobody is to wait any more.
     pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
         self.at.send_modify(|at| at.stopping = true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Waits until the server stops.
+    pub(crate) async fn stopped(&self) {
+        // The sender is in this very struct.
+        self.stop.subscribe().wait_for(|stopping| *stopping).await.ok();
+    }
+
+    /// The last number that was seen; 0 if nobody listened yet.
+    pub(crate) fn newest(&self) -> JournalSeq {
+        self.at.borrow().newest
+    }
+
+    /// Someone who wants the journal to be followed.
+    pub(crate) fn subscribe(&self) -> impl Sized + use<> {
+        self.at.subscribe()
     }
 
     /// Waits until there may be entries after this one; false when the server stops.

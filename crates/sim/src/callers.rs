@@ -100,6 +100,7 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         request_id: RequestId::parse(&key).ok(),
         payload,
         options,
+        at_once: None,
     };
     let asked =
         Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee, slot: None };

@@ -8,7 +8,7 @@ use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
 use landfall_core::transaction::TxState;
 use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
 
-use crate::chain::model::{BASE_FEE, FIRST_BALANCE};
+use crate::chain::model::{BASE_FEE, FIRST_BALANCE, Fate};
 use crate::chain::wire::{Content, Wire};
 use crate::node::{MAX_FEE, Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
@@ -255,9 +255,7 @@ fn foreign(world: &World, id: ChainId) {
         tip: price,
         delegates: None,
     };
-    for endpoint in &mut chain.endpoints {
-        endpoint.pool.insert((from, nonce), (wire.hash(), wire.clone()));
-    }
+    chain.push_aside(&wire);
     drop(inner);
     world.struck(Fault::ForeignUse, format_args!("slot {nonce} of {from} on chain {id}"));
 }
@@ -334,21 +332,26 @@ async fn newest(nodes: &Nodes, lane: LaneId) -> QueueOrder {
 
 /// Other blocks take the place of the newest ones.
 fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
-    let keep = world.chance(600);
+    let fate = match world.range(0, 1_000) {
+        0..300 => Fate::Pooled,
+        300..600 => Fate::RivalsWin,
+        _ => Fate::Lost,
+    };
     let now = world.now();
     let at = world.true_time().0;
     let mut inner = world.lock();
     let salt = inner.rng.next();
     if let Some(chain) = inner.chains.get_mut(&chain) {
-        chain.reorg(depth, keep, salt);
+        chain.reorg(depth, fate, salt);
         // The new fork is as long as the old one at once, so that no head falls.
-        for _ in 0..=depth {
-            chain.mine(0, at, true);
+        for height in 0..=depth {
+            let empty = height > 0 || fate != Fate::RivalsWin;
+            chain.mine(0, at, empty);
         }
         chain.show(now);
     }
     drop(inner);
-    world.struck(fault, format_args!("{depth} blocks of chain {chain}, kept in pools: {keep}"));
+    world.struck(fault, format_args!("{depth} blocks of chain {chain}: {fate:?}"));
 }
 
 /// Everything is well again.

@@ -107,6 +107,8 @@ planted! {
     BudgetForgetsOut = "budget that forgets what is out", found by [WithinBudget];
     /// Slots are handed out whatever the account can pay.
     FundsIgnored = "slots without funds", found by [PaidFor];
+    /// A stranger's use of a slot is believed before it is final.
+    ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
     /// What took a slot and does the same as its transaction is a stranger.
     AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
     /// The cursor jumps over slots that the chain has used and nobody here knows.
@@ -152,6 +154,7 @@ impl Planted {
             Self::ReplacedUnapproved => Some(PlantedInLane::ReplacedUnapproved),
             Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
             Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
+            Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
@@ -198,6 +201,7 @@ impl Planted {
     pub fn scenario(self, seed: u64) -> Scenario {
         match self {
             Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
+            Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
             // Some slots can still be taken back when the chain starts over.
             Self::AnyChainWillDo => {

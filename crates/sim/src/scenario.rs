@@ -190,7 +190,12 @@ impl Scenario {
         }
         let hushed = rng.chance(40);
         scenario.slots_at_admission = rng.chance(250);
-        if hushed { scenario.hushed() } else { scenario }
+        let contested = rng.chance(40);
+        match (hushed, contested) {
+            (true, _) => scenario.hushed(),
+            (false, true) => scenario.fought_over(),
+            (false, false) => scenario,
+        }
     }
 
     /// A world in which pools forget and accounts run dry, and nothing else goes wrong.
@@ -204,6 +209,27 @@ impl Scenario {
         let resubmit = Duration::from_secs(90);
         let trouble = self.trouble.max(Duration::from_secs(120));
         Self { rates, resubmit, trouble, quiet: true, budget: None, ..self }
+    }
+
+    /// A world in which strangers use the keys and forks lose, again and again, and nothing else goes wrong.
+    #[must_use]
+    pub fn contested(seed: u64) -> Self {
+        Self::from_seed(seed).fought_over()
+    }
+
+    /// Forks lose that had lasted for long enough to be believed by one who does not wait for finality.
+    fn fought_over(self) -> Self {
+        let rates = [(Fault::ForeignUse, 100), (Fault::Reorg, 100)].into();
+        let trouble = self.trouble.max(Duration::from_secs(120));
+        Self {
+            rates,
+            trouble,
+            finality: 4,
+            block_ms: self.block_ms.max(1_000),
+            quiet: false,
+            budget: None,
+            ..self
+        }
     }
 
     /// The same world, with these faults in it whatever the seed chose.

@@ -145,8 +145,15 @@ impl Bench<'_> {
         let options = Options::default();
         let fingerprint = fingerprint(&lane, &payload, &options)?;
         let request_id = Some(RequestId::parse(&format!("order-{n}"))?);
-        let request =
-            Request { request_id, payload, options, fingerprint, accepted_at: Millis(n), retry_of: None };
+        let request = Request {
+            request_id,
+            payload,
+            options,
+            fingerprint,
+            accepted_at: Millis(n),
+            retry_of: None,
+            at_once: None,
+        };
         Ok(NewTransaction { id: tx_id(n), lane, request })
     }
 

@@ -5,8 +5,10 @@
 //! leave either nothing or the whole tool.
 
 mod anvil;
+mod clients;
 mod postgres;
 mod schemathesis;
+mod standardwebhooks;
 mod typescript;
 
 use std::ffi::OsString;
@@ -35,6 +37,8 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
         anvil::provide(&cache)?,
         schemathesis::provide(&cache)?,
         typescript::provide(&workspace.root)?,
+        clients::provide(&workspace.root, &cache)?,
+        standardwebhooks::provide(&cache)?,
         postgres::provide()?,
     ])
 }

@@ -1,20 +1,21 @@
 //! Drafts into bytes: legacy (EIP-155), access-list (EIP-2930), dynamic-fee (EIP-1559) and set-code (EIP-7702)
 //! transactions.
 
+use alloy_consensus::transaction::{RlpEcdsaEncodableTx, SignerRecoverable};
 use alloy_consensus::{
-    SignableTransaction, TxEip1559, TxEip2930, TxEip7702, TxLegacy, transaction::RlpEcdsaEncodableTx,
+    SignableTransaction, Transaction, TxEip1559, TxEip2930, TxEip7702, TxEnvelope, TxLegacy,
 };
-use alloy_eips::eip2718::Encodable2718;
+use alloy_eips::eip2718::{Decodable2718, Encodable2718};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_eips::eip7702;
 use alloy_primitives::{Bytes, TxKind, U256};
 use alloy_rlp::Encodable;
 use landfall_core::attempt::{Draft, Sealed};
 use landfall_core::fees::Fees;
-use landfall_core::ports::chain::Codec;
+use landfall_core::ports::chain::{Codec, SignedTx};
 use landfall_core::ports::signer::{Preimage, Signature};
 use landfall_core::request::Authorization;
-use landfall_core::{Account, Slot, TxHash};
+use landfall_core::{Account, ChainId, Slot, TxHash};
 
 /// The codec of every EVM chain; the chain id comes with the draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,24 @@ impl Codec for EvmCodec {
         let mut bytes = vec![eip7702::constants::MAGIC];
         word.encode(&mut bytes);
         Some(Preimage { digest: word.signature_hash(), bytes: bytes.into() })
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<SignedTx, String> {
+        let mut rest = raw;
+        let tx = TxEnvelope::decode_2718(&mut rest).map_err(|error| error.to_string())?;
+        if !rest.is_empty() {
+            return Err("bytes are left over after the transaction".to_owned());
+        }
+        let from = tx.recover_signer().map_err(|error| format!("its signature is not valid: {error}"))?;
+        let mut shown = serde_json::to_value(&tx).map_err(|error| error.to_string())?;
+        for name in ["blockHash", "blockNumber", "transactionIndex"] {
+            shown[name] = serde_json::Value::Null;
+        }
+        shown["from"] = serde_json::json!(from);
+        // What it will pay is known when it is in a block; until then nodes show the most.
+        shown["gasPrice"] = serde_json::json!(format!("{:#x}", tx.max_fee_per_gas()));
+        let (chain, slot) = (tx.chain_id().map(ChainId), Slot(tx.nonce()));
+        Ok(SignedTx { hash: TxHash(*tx.tx_hash()), from: Account(from), slot, chain, shown })
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Account> {

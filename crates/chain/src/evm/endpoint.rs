@@ -20,6 +20,7 @@ use super::classify::{Table, Trouble, Verdict};
 use super::health::{Health, Identity, Standing};
 use super::name::Name;
 use super::pace::Pace;
+use super::planted::{self, Planted};
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
@@ -100,11 +101,11 @@ impl Endpoint {
 
     /// Asks one question and reads its answer, which may not be `null`.
     pub(crate) async fn ask_for<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Failure> {
-        read_some(ask.method, &self.ask(ask).await?)
+        read_some(&ask.method, &self.ask(ask).await?)
     }
 
     pub(super) fn request(&self, ask: &Ask) -> Result<alloy_json_rpc::SerializedRequest, Failure> {
-        Request::new(ask.method, self.next_id(), &ask.params)
+        Request::new(ask.method.clone(), self.next_id(), &ask.params)
             .serialize()
             .map_err(|error| Failure::Unreadable(format!("{}: {error}", ask.method)))
     }
@@ -140,6 +141,9 @@ impl Endpoint {
             Err(_) => (Err(too_late(self.limit)), self.limit),
         };
         match &answer {
+            Ok(answer) if planted::has(Planted::NoIsALoss) && answer.is_error() => {
+                self.note_failure(&no_answer());
+            }
             Ok(_) => self.health().answered(latency, Instant::now()),
             Err(failure) => self.note_failure(failure),
         }

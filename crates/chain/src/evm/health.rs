@@ -11,6 +11,7 @@ use landfall_core::outcome::SendOutcome;
 use tokio::time::Instant;
 
 use super::classify::Trouble;
+use super::planted::{self, Planted};
 use super::rpc::Failure;
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
@@ -130,7 +131,7 @@ impl Health {
                 self.failures = self.failures.saturating_add(1);
                 self.shaky_until = now.checked_add(step.min(LONGEST_BACK_OFF));
                 self.lost_another(now);
-                if self.failures >= OUT_OF_REACH {
+                if self.failures >= OUT_OF_REACH && !planted::has(Planted::IdentityKept) {
                     self.identity = Identity::Unchecked;
                 }
                 self.trouble = Some(text);
@@ -145,7 +146,9 @@ impl Health {
                     Trouble::Behind | Trouble::Foreign | Trouble::Busy => return,
                 };
                 self.refusals = self.refusals.saturating_add(1);
-                self.resting_until = now.checked_add(wait.unwrap_or(rest).min(LONGEST_REST));
+                if !planted::has(Planted::RestIgnored) {
+                    self.resting_until = now.checked_add(wait.unwrap_or(rest).min(LONGEST_REST));
+                }
                 self.trouble = Some(text);
             }
             Failure::Refused(_) | Failure::Unreadable(_) => {}
@@ -154,6 +157,9 @@ impl Health {
 
     fn lost_another(&mut self, now: Instant) {
         let breaker = &mut self.breaker;
+        if planted::has(Planted::NeverOpens) {
+            return;
+        }
         // Those that were under way when it opened are of the same outage.
         if self.failures < OPENS_AFTER || breaker.open_until.is_some_and(|until| now < until) {
             return;
@@ -168,7 +174,8 @@ impl Health {
     /// long a question can take.
     pub(crate) fn may_ask(&mut self, now: Instant, limit: Duration) -> bool {
         let Some(until) = self.breaker.open_until else { return true };
-        if now < until || self.breaker.is_trying(now, limit) {
+        let trying = self.breaker.is_trying(now, limit) && !planted::has(Planted::AllDecide);
+        if now < until || trying || planted::has(Planted::NeverTriedAgain) {
             return false;
         }
         self.breaker.trying_since = Some(now);

@@ -6,10 +6,12 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `ask`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
+//! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
 mod abilities;
+mod ask;
 mod batch;
 mod classify;
 mod codec;
@@ -23,11 +25,14 @@ mod heads;
 mod health;
 mod name;
 mod pace;
+mod planted;
 mod pool;
 mod pooled;
 mod receipts;
 mod revert;
 mod rpc;
+#[cfg(test)]
+mod seeded;
 mod send;
 mod taker;
 mod transport;
@@ -39,7 +44,9 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
+use landfall_core::ports::chain::{
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker,
+};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
@@ -60,9 +67,13 @@ pub struct EvmChain {
 impl EvmChain {
     /// Builds the chain without asking anything of its endpoints: one that is down now may be up later.
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
-        let pool = Arc::new(Pool::new(&config, clock)?);
-        let heads = Heads::new(&pool, &config);
-        Ok(Self { codec: EvmCodec, pool, heads, pricing: config.pricing })
+        Ok(Self::over(Pool::new(&config, clock)?, &config))
+    }
+
+    fn over(pool: Pool, config: &Config) -> Self {
+        let pool = Arc::new(pool);
+        let heads = Heads::new(&pool, config);
+        Self { codec: EvmCodec, pool, heads, pricing: config.pricing }
     }
 }
 
@@ -122,6 +133,10 @@ impl Chain for EvmChain {
 
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport> {
         send::all(&self.pool, raw).await
+    }
+
+    async fn ask(&self, method: &str, params: &serde_json::Value) -> Result<String, AskError> {
+        ask::first(&self.pool, method, params).await
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {

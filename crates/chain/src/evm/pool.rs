@@ -17,6 +17,7 @@ use super::config::{BuildError, Config};
 use super::endpoint::{Best, Endpoint};
 use super::health::Standing;
 use super::name::Name;
+use super::planted::{self, Planted};
 use super::rpc::Failure;
 use super::transport::Link;
 
@@ -66,13 +67,23 @@ impl Pool {
         if config.endpoints.is_empty() {
             return Err(BuildError::NoEndpoint(config.id));
         }
+        let links = config.endpoints.iter().enumerate().map(|(at, url)| link(config, at, url));
+        Self::over(config, clock, links.collect::<Result<_, _>>()?)
+    }
+
+    /// The pool over these ways to its endpoints, in the configured order.
+    pub(crate) fn over(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        links: Vec<(Name, Link)>,
+    ) -> Result<Self, BuildError> {
         let table = Arc::new(Table::load().map_err(|error| BuildError::Table(error.to_string()))?);
-        let endpoints = config
-            .endpoints
-            .iter()
-            .enumerate()
-            .map(|(at, url)| endpoint(config, at, url, &table, &clock).map(Arc::new))
-            .collect::<Result<_, _>>()?;
+        let endpoint = |(at, (name, link)): (usize, (Name, Link))| {
+            let (table, clock) = (Arc::clone(&table), Arc::clone(&clock));
+            let rate = config.requests_per_s.get(at).or(config.requests_per_s.last()).copied().unwrap_or(0);
+            Arc::new(Endpoint::new(name, link, config.id, table, clock, config.request_timeout, rate))
+        };
+        let endpoints = links.into_iter().enumerate().map(endpoint).collect();
         Ok(Self {
             chain: config.id,
             endpoints,
@@ -105,6 +116,9 @@ impl Pool {
             .filter(|(rank, _)| rank.standing != Standing::Resting)
             .collect();
         ranked.sort_by_key(|(rank, _)| *rank);
+        if planted::has(Planted::NoSecondEndpoint) {
+            ranked.truncate(1);
+        }
         ranked.into_iter().map(|(_, endpoint)| Arc::clone(endpoint)).collect()
     }
 
@@ -189,13 +203,7 @@ impl Pool {
     }
 }
 
-fn endpoint(
-    config: &Config,
-    at: usize,
-    url: &str,
-    table: &Arc<Table>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Endpoint, BuildError> {
+fn link(config: &Config, at: usize, url: &str) -> Result<(Name, Link), BuildError> {
     let chain = config.id;
     let url =
         Url::parse(url.trim()).map_err(|error| BuildError::BadUrl { chain, at, why: error.to_string() })?;
@@ -208,6 +216,5 @@ fn endpoint(
             return Err(BuildError::BadScheme { chain, name: name.to_string(), scheme: other.to_owned() });
         }
     };
-    let rate = config.requests_per_s.get(at).or(config.requests_per_s.last()).copied().unwrap_or(0);
-    Ok(Endpoint::new(name, link, chain, Arc::clone(table), Arc::clone(clock), config.request_timeout, rate))
+    Ok((name, link))
 }

@@ -1,5 +1,6 @@
 //! Questions and what can come back: the words that the rest of `evm` uses for JSON-RPC.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -11,13 +12,13 @@ use super::classify::{Trouble, Verdict};
 /// One question.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
-    pub(crate) method: &'static str,
+    pub(crate) method: Cow<'static, str>,
     pub(crate) params: Value,
 }
 
 impl Ask {
-    pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Self { method, params }
+    pub(crate) fn new(method: impl Into<Cow<'static, str>>, params: Value) -> Self {
+        Self { method: method.into(), params }
     }
 }
 
@@ -52,11 +53,11 @@ pub(crate) struct NodeError {
 }
 
 /// Reads a result. `null` is none.
-pub(crate) fn read<T: DeserializeOwned>(what: &'static str, raw: &RawValue) -> Result<Option<T>, Failure> {
+pub(crate) fn read<T: DeserializeOwned>(what: &str, raw: &RawValue) -> Result<Option<T>, Failure> {
     serde_json::from_str(raw.get()).map_err(|error| Failure::Unreadable(format!("{what}: {error}")))
 }
 
 /// Reads a result that may not be `null`.
-pub(crate) fn read_some<T: DeserializeOwned>(what: &'static str, raw: &RawValue) -> Result<T, Failure> {
+pub(crate) fn read_some<T: DeserializeOwned>(what: &str, raw: &RawValue) -> Result<T, Failure> {
     read(what, raw)?.ok_or_else(|| Failure::Unreadable(format!("{what}: the answer is null")))
 }

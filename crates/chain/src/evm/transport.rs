@@ -26,8 +26,22 @@ const IDLE: Duration = Duration::from_secs(90);
 
 /// A way to an endpoint.
 pub(crate) enum Link {
-    Http { client: reqwest::Client, url: Url },
+    Http {
+        client: reqwest::Client,
+        url: Url,
+    },
     Ws(WsLink),
+    /// To a node that a test made up.
+    #[cfg(test)]
+    Made(std::sync::Arc<dyn MadeNode>),
+}
+
+/// A node without a socket.
+#[cfg(test)]
+#[async_trait::async_trait]
+pub(crate) trait MadeNode: Send + Sync {
+    /// What comes back for a body: a status, a body, and how long it asks us to wait. None: nothing does.
+    async fn post(&self, body: serde_json::Value) -> Option<(StatusCode, String, Option<Duration>)>;
 }
 
 impl Link {
@@ -57,6 +71,15 @@ impl Link {
         match self {
             Self::Http { client, url } => post(client, url.clone(), &packet).await,
             Self::Ws(link) => link.exchange(packet).await,
+            #[cfg(test)]
+            Self::Made(node) => {
+                let unreadable = |error: serde_json::Error| Failure::Unreadable(error.to_string());
+                let body = serde_json::to_value(&packet).map_err(unreadable)?;
+                let answer = node.post(body).await;
+                let (status, body, wait) =
+                    answer.ok_or_else(|| Failure::Lost("connection reset".to_owned()))?;
+                decode(status, body.as_bytes(), wait)
+            }
         }
     }
 }

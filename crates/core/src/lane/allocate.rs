@@ -25,6 +25,8 @@ struct Candidate {
     cost: U256,
     fee: U256,
     two_slots: bool,
+    /// Its caller waits for its hash.
+    at_once: bool,
 }
 
 /// This attempt, if it wins, uses up the slot after its own.
@@ -95,11 +97,18 @@ impl Lane {
         let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
         let has_new = free.iter().any(|slot| !self.row.returned.contains(slot));
         let mut matched = Vec::new();
-        for candidate in self.candidates(free.len(), has_new) {
+        let candidates = self.candidates(free.len(), has_new);
+        // Up to the last one whose caller waits for its hash, slots beyond the window are handed out too.
+        let hurried = candidates.iter().rposition(|candidate| candidate.at_once).map_or(0, |last| last + 1);
+        let window_end = self.chain_count().map_or(0, |count| count.0.saturating_add(self.bound_ahead()));
+        for (position, candidate) in candidates.into_iter().enumerate() {
             let two = candidate.two_slots;
             // One that uses up the slot after its own needs a new one, and nothing goes above it until it is in a block.
             let slot = if two { new.next() } else { returned.pop().or_else(|| new.next()) };
             let Some(slot) = slot else { break };
+            if position >= hurried && slot.0 >= window_end {
+                break;
+            }
             matched.push((slot, candidate));
             if two {
                 break;
@@ -131,7 +140,10 @@ impl Lane {
     /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
     pub(super) fn free_second_slot(&mut self, slot: Slot) {
         let second = slot.next();
-        let used = self.chain_count().is_some_and(|count| count > second);
+        // A no-op may have been signed for it already, where the chain stood before it as before a hole.
+        let used = self.chain_count().is_some_and(|count| count > second)
+            || self.slots.contains_key(&second)
+            || self.kept.contains(second);
         if !used && self.row.cursor.is_some_and(|cursor| second < cursor) {
             self.row.returned.insert(second);
             self.changes.row();
@@ -194,7 +206,9 @@ impl Lane {
             }
         }
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(self.bound_ahead()) };
+        let hurries = self.waiting.values().any(|waiting| waiting.tx.request.at_once.is_some());
+        let ahead = if hurries { self.signed_ahead() } else { self.bound_ahead() };
+        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(ahead) };
         while next.0 < end {
             free.push(next);
             next = next.next();
@@ -244,7 +258,8 @@ impl Lane {
             spent = spent.saturating_add(cost);
             fees_spent = fees_spent.saturating_add(fee);
             let (call, version, two_slots) = (tx.call(), tx.version(), tx.takes_two_slots());
-            ready.push(Candidate { tx: tx.id, call, version, gas, fees, cost, fee, two_slots });
+            let at_once = tx.request.at_once.is_some();
+            ready.push(Candidate { tx: tx.id, call, version, gas, fees, cost, fee, two_slots, at_once });
         }
         ready
     }

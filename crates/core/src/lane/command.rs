@@ -13,6 +13,7 @@ impl Lane {
         for command in commands {
             match command.kind {
                 CommandKind::Cancel { tx } => self.cancel(tx, now),
+                CommandKind::Withdraw { tx } => self.withdraw(tx, now),
                 CommandKind::Replace { tx, payload, terms } => self.replace(tx, *payload, terms, now),
                 CommandKind::SpeedUp { tx, fees, speed } => self.speed_up(tx, fees, speed, now),
                 CommandKind::Approve { tx, version } => self.approve(tx, version, now),
@@ -44,6 +45,14 @@ impl Lane {
         }
         let text = "cancelled by the caller".to_owned();
         self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
+    }
+
+    /// Its caller was not told its hash and gave up: what has no bytes yet ends, and nothing else is touched.
+    fn withdraw(&mut self, id: TxId, now: Millis) {
+        if self.waiting.keys().any(|(_, waiting)| *waiting == id) || self.is_reserved(id) {
+            let text = "its caller waited for its hash, which did not come in time".to_owned();
+            self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
+        }
     }
 
     /// A yes is for one content: whoever looked at another one has not said it.

@@ -58,7 +58,8 @@ impl Lane {
         if tx.takes_two_slots() && !uses_two(&tx, &winner) {
             self.free_second_slot(slot);
         }
-        if tx.status.rechecking && tx.status.ending.is_none() && winner.no_op {
+        // Nobody asked for it to end, and nothing of its content has landed.
+        if tx.status.ending.is_none() && winner.no_op {
             self.keep(slot, receipt.block, None);
             self.check_anew(tx, slot, receipt.block, now);
             return;

@@ -145,6 +145,7 @@ pub(super) fn request(payload: Payload, options: Options, now: Millis) -> Reques
         fingerprint: Fingerprint(B256::ZERO),
         accepted_at: now,
         retry_of: None,
+        at_once: None,
     }
 }
 

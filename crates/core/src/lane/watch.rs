@@ -43,6 +43,15 @@ impl Lane {
         }
     }
 
+    /// The chain's count as others may be told it: never past a transaction of ours whose receipt is not known yet.
+    #[must_use]
+    pub fn shown_count(&self) -> Option<Slot> {
+        let count = self.live_view().and(self.chain_count())?;
+        let open =
+            self.slots.range(..count).find(|(_, record)| record.tx.is_some() && record.mined.is_none());
+        Some(open.map_or(count, |(slot, _)| *slot))
+    }
+
     /// What is known of the chain, unless the endpoints show another one.
     pub(super) fn live_view(&self) -> Option<Arc<ChainView>> {
         self.view.clone().filter(|view| view.status == ChainStatus::Live)

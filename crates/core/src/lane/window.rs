@@ -1,7 +1,8 @@
 //! Window: how many slots may be out at once, and which of them may be sent now.
 //!
 //! Slots are handed out up to the window, or, in a lane that hands them out at admission, further: those above the window
-//! are signed and stored, and sent when it reaches them.
+//! are signed and stored, and sent when it reaches them. A transaction whose caller waits for its hash goes beyond the
+//! window in any lane, and takes those before it along: the order stays, and nothing is overtaken for ever.
 //!
 //! An account whose code is a delegation (EIP-7702) has the smaller window that its chain's pools allow (E24), and they
 //! refuse it a slot whose predecessor is missing, as a chain without a mempool does. There a slot is sent only when
@@ -35,8 +36,13 @@ impl Lane {
     pub(super) fn bound_ahead(&self) -> u64 {
         match self.settings.allocation {
             Allocation::Dispatch => self.window(),
-            Allocation::Admission => self.window().max(self.settings.max_signed_ahead),
+            Allocation::Admission => self.signed_ahead(),
         }
+    }
+
+    /// How many slots may be bound if somebody waits for a hash, counted from the chain's own count.
+    pub(super) fn signed_ahead(&self) -> u64 {
+        self.window().max(self.settings.max_signed_ahead)
     }
 
     /// How many waiting transactions are held in memory and prepared: twice what can be bound.

@@ -58,6 +58,28 @@ pub struct Taker {
     pub data: Bytes,
 }
 
+/// A question that was passed on has no result.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum AskError {
+    /// The node's own answer, as it gave it.
+    #[error("{message}")]
+    Node { code: i64, message: String, data: Option<serde_json::Value> },
+    #[error(transparent)]
+    NoAnswer(#[from] Error),
+}
+
+/// Signed bytes, read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SignedTx {
+    pub hash: TxHash,
+    pub from: Account,
+    pub slot: Slot,
+    /// None: it says no chain, and would be valid on any.
+    pub chain: Option<ChainId>,
+    /// The transaction as nodes show one that is in no block.
+    pub shown: serde_json::Value,
+}
+
 /// How one endpoint is doing, for health pages and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointHealth {
@@ -86,6 +108,10 @@ pub trait Codec: Send + Sync {
     /// What the key must sign first, if the draft delegates the sender's own code (EIP-7702).
     fn authorization(&self, _draft: &Draft) -> Option<Preimage> {
         None
+    }
+    /// What signed bytes say; or why they cannot be read.
+    fn read(&self, _raw: &[u8]) -> Result<SignedTx, String> {
+        Err("this chain's transactions cannot be read here".to_owned())
     }
     /// Whose word a signed authorization is; none if that cannot be told.
     fn authority(&self, _authorization: &Authorization) -> Option<Account> {
@@ -124,6 +150,11 @@ pub trait Chain: Send + Sync {
     async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>>;
     /// Sends each byte string to the endpoints and merges their answers; one report for each, in the order asked.
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport>;
+    /// Passes a question of a caller's on, and gives the JSON of its result as the endpoint wrote it.
+    async fn ask(&self, method: &str, _params: &serde_json::Value) -> Result<String, AskError> {
+        let (chain, text) = (self.id(), format!("{method} cannot be passed on here"));
+        Err(AskError::NoAnswer(Error::Unreachable { chain, doing: "answer a caller", text }))
+    }
     /// How the endpoints are doing.
     fn endpoints(&self) -> Vec<EndpointHealth>;
 }

@@ -146,6 +146,10 @@ pub enum CommandKind {
     Cancel {
         tx: TxId,
     },
+    /// Cancel it if it has no slot yet; one that has goes on.
+    Withdraw {
+        tx: TxId,
+    },
     /// A new content for the transaction.
     Replace {
         tx: TxId,
@@ -192,6 +196,7 @@ impl CommandKind {
     pub fn tx(&self) -> Option<TxId> {
         match self {
             Self::Cancel { tx }
+            | Self::Withdraw { tx }
             | Self::Replace { tx, .. }
             | Self::SpeedUp { tx, .. }
             | Self::Approve { tx, .. }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use landfall_chain::spec::Finality;
+use landfall_core::ports::clock::Random;
 use landfall_core::ports::signer::Signer as SignerPort;
 use landfall_core::{Account, ChainId, LaneId};
 use landfall_devchain::{Devchain, Mining, dev_accounts};
+use landfall_server::webhooks::Webhooks;
 
 use super::dev_keys;
 use crate::cli::Dev;
 use crate::config::{Chain, Config};
 use crate::node::{Keys, Node, stop_signal};
 use crate::output::{Colour, coloured};
-use crate::system::unix_seconds;
+use crate::system::{SystemRandom, unix_seconds};
 
 /// How many of the funded accounts may be signers.
 const SIGNERS: usize = 4;
@@ -32,7 +34,9 @@ pub(crate) async fn run(args: &Dev) -> Result<()> {
     config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
     config.node.name = "dev".to_owned();
     config.chain = vec![dev_chain(&chain)?];
-    let node = Node::start_with(&config, dev_signers(chain.config().chain_id, SIGNERS)?).await?;
+    let mut keys = dev_signers(chain.config().chain_id, SIGNERS)?;
+    keys.webhooks = Some(dev_webhooks(&config));
+    let node = Node::start_with(&config, keys).await?;
     greet(&node, &chain, every)?;
     node.run(stop_signal()).await
 }
@@ -45,6 +49,18 @@ fn dev_chain(chain: &Devchain) -> Result<Chain> {
     settings.spec.max_in_flight = 64;
     settings.resubmit_after_s = 10;
     Ok(settings)
+}
+
+/// Webhooks with a secret of their own, to receivers on this machine as well, and quick.
+fn dev_webhooks(config: &Config) -> Webhooks {
+    let secret = format!("{:032x}", SystemRandom.bits());
+    Webhooks {
+        allow_loopback: true,
+        allow_http: true,
+        retry_first: Duration::from_secs(1),
+        retry_longest: Duration::from_secs(30),
+        ..config.webhooks.settings(Some(&secret))
+    }
 }
 
 /// Signers for the first of the public test accounts.

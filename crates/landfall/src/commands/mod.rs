@@ -8,6 +8,7 @@ mod dev;
 mod dev_keys;
 mod failover;
 mod hostile;
+mod import;
 mod key;
 mod lane;
 mod migrate;
@@ -15,6 +16,7 @@ mod rig;
 mod serve;
 mod sim;
 mod tx;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -33,7 +35,9 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
+        Command::Webhook(command) => webhook::run(command).await?,
         Command::Chain(command) => chain::run(command).await?,
+        Command::Import(command) => import::run(command)?,
         Command::Key(command) => key::run(command)?,
         Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,

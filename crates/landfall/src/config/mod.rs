@@ -5,6 +5,7 @@
 
 mod env;
 pub(crate) mod reference;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +19,8 @@ use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
 use landfall_core::{Account, ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use webhooks::Webhooks;
+
 /// Everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -29,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
     pub(crate) access: Access,
+    pub(crate) webhooks: Webhooks,
     pub(crate) trades: Trades,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
@@ -45,6 +49,7 @@ pub(crate) struct Server {
     pub(crate) max_body_bytes: usize,
     pub(crate) max_batch: usize,
     pub(crate) max_connections: usize,
+    pub(crate) max_listeners: usize,
     pub(crate) header_timeout_s: u64,
     pub(crate) body_timeout_s: u64,
 }
@@ -61,6 +66,7 @@ impl Default for Server {
             max_body_bytes: limits.body,
             max_batch: limits.batch,
             max_connections: limits.connections,
+            max_listeners: limits.listeners,
             header_timeout_s: limits.header_time.as_secs(),
             body_timeout_s: limits.body_time.as_secs(),
         }
@@ -424,6 +430,12 @@ impl Config {
         if !(0.0..=36_500.0).contains(&days) {
             bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
         }
+        if server.max_listeners == 0 || server.max_listeners >= server.max_connections {
+            bail!(
+                "server.max_listeners must be above 0 and below server.max_connections, or listeners would take all places"
+            );
+        }
+        self.webhooks.check()?;
         let Lease { duration_s, renew_s, skew_s } = self.lease;
         if renew_s == 0 || renew_s >= duration_s.div_ceil(2) || skew_s >= duration_s {
             bail!(

@@ -53,6 +53,11 @@ pub(crate) const KEYS: &[Key] = &[
         "The most connections at once; beyond it, new callers wait until one ends.",
     ),
     key(
+        "server.max_listeners",
+        "200",
+        "The most callers that listen to server-sent events at once; further ones are refused.",
+    ),
+    key(
         "server.header_timeout_s",
         "30",
         "How long a caller may take to send a request's headers, and how long its connection may be idle.",
@@ -96,6 +101,40 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
     key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
+    key(
+        "webhooks.secret_env",
+        "\"LANDFALL_WEBHOOK_SECRET\"",
+        "The environment variable with at least 32 random characters that the secrets of webhooks are derived from; the same on all nodes. Without it there are no webhooks.",
+    ),
+    key(
+        "webhooks.allow_private",
+        "false",
+        "Receivers in private networks and on this machine may be reached. Link-local and metadata addresses never are.",
+    ),
+    key("webhooks.allow_http", "false", "Receivers may be reached without TLS."),
+    key("webhooks.timeout_ms", "15000", "How long a receiver may take to answer."),
+    key("webhooks.at_once", "8", "How many events are delivered to one webhook at once."),
+    key(
+        "webhooks.retry_first_ms",
+        "5000",
+        "How long after its first failure an event is tried again; three times as long after each other one.",
+    ),
+    key("webhooks.retry_longest_s", "3600", "The longest wait between two tries."),
+    key(
+        "webhooks.give_up_after_s",
+        "259200",
+        "An event that failed for so long, while others got through, is given up; a webhook that took nothing for so long is disabled.",
+    ),
+    key(
+        "webhooks.max_waiting",
+        "10000",
+        "How many events of one webhook may wait to be tried again; beyond it, new ones wait in the journal.",
+    ),
+    key(
+        "webhooks.rotation_s",
+        "86400",
+        "How long an old secret signs beside its successor after a rotation, unless the caller says otherwise.",
+    ),
     key(
         "trades.max_head_age_s",
         "60",
@@ -300,6 +339,7 @@ mod tests {
     fn the_example_parses_and_says_the_defaults() {
         let config = Config::parse(&example(), std::iter::empty()).unwrap();
         assert_eq!((config.server, config.store), Default::default());
+        assert_eq!(config.webhooks, Default::default());
         assert_eq!((config.node, config.lease, config.metrics), Default::default());
         let minimal = "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:8545\"";
         assert_eq!(config.chain, Config::parse(minimal, std::iter::empty()).unwrap().chain);

@@ -13,20 +13,20 @@ use crate::support::{
 
 /// One event as it came.
 #[derive(Debug, Clone)]
-struct Heard {
-    id: i64,
+pub(crate) struct Heard {
+    pub(crate) id: i64,
     name: String,
-    data: Value,
+    pub(crate) data: Value,
 }
 
 /// A listener that connects again, from where it was, whenever the connection ends.
-struct Ear {
+pub(crate) struct Ear {
     heard: Arc<Mutex<Vec<Heard>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Ear {
-    fn at(url: String) -> Self {
+    pub(crate) fn at(url: String) -> Self {
         let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
         let into = heard.clone();
         let task = tokio::spawn(async move {
@@ -49,12 +49,12 @@ impl Ear {
         Self { heard, task }
     }
 
-    fn heard(&self) -> Vec<Heard> {
+    pub(crate) fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }
 
     /// The connection breaks.
-    fn cut(self, url: String) -> Self {
+    pub(crate) fn cut(self, url: String) -> Self {
         self.task.abort();
         let next = Self::at(url);
         next.heard.lock().unwrap().extend(self.heard());

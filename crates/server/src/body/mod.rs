@@ -13,14 +13,14 @@ use axum::http::{HeaderMap, header};
 use serde_json::Value;
 
 pub(crate) use action::{range, replacement, retry, speed_up, version};
-pub(crate) use fields::address;
+pub(crate) use fields::{Fields, address, wrong_type};
 pub(crate) use key::new_key;
-pub(crate) use submission::submission;
+pub(crate) use submission::{payload, submission};
 
 use crate::problem::{Code, Problem};
 
-/// The JSON of a request's body.
-pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> {
+/// Refuses a body that does not say that it is JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     // A browser's form cannot send this type across origins unasked, so a web page cannot spend a local key.
     let sent_as = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let kind = sent_as.split(';').next().unwrap_or("").trim();
@@ -28,6 +28,17 @@ pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> 
         let detail = format!("the content-type is {kind:?}; send the header content-type: application/json");
         return Err(Problem::new(Code::WrongContentType, detail));
     }
+    Ok(())
+}
+
+/// JSON in which no field is there twice.
+pub(crate) fn strict_json(body: &[u8]) -> Result<Value, serde_json::Error> {
+    strict::from_slice(body)
+}
+
+/// The JSON of a request's body.
+pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> {
+    is_json(headers)?;
     strict::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn submission(value: Value, key: Option<String>) -> Result<Submission
         return Err(nonce("nonce"));
     }
     fields.finish()?;
-    Ok(Submission { lane: LaneId { chain, signer }, request_id, payload, options })
+    Ok(Submission { lane: LaneId { chain, signer }, request_id, payload, options, at_once: None })
 }
 
 fn request_id(field: Option<String>, key: Option<String>) -> Result<Option<RequestId>, Problem> {
@@ -54,7 +54,7 @@ fn nonce(path: &str) -> Problem {
     Problem::at(Code::NonceNotAllowed, path, detail)
 }
 
-pub(super) fn payload(value: Value) -> Result<Payload, Problem> {
+pub(crate) fn payload(value: Value) -> Result<Payload, Problem> {
     let mut fields = Fields::of(value, "payload")?;
     if fields.take("nonce").is_some() {
         return Err(nonce("payload.nonce"));

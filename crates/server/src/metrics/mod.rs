@@ -9,6 +9,7 @@ mod table;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use landfall_core::ChainId;
@@ -18,6 +19,7 @@ use landfall_engine::{
 };
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
 
+use crate::webhooks;
 use table::*;
 pub use table::{Kind, METRICS, Metric};
 
@@ -63,7 +65,10 @@ pub struct Metrics {
     journal_entries: IntCounterVec,
     two_winners: IntCounterVec,
     won_twice: IntCounterVec,
+    webhook_deliveries: IntCounterVec,
     levels: Levels,
+    webhooks: Mutex<Vec<webhooks::Level>>,
+    listeners: AtomicI64,
     /// One scrape at a time.
     scraping: Mutex<()>,
 }
@@ -120,7 +125,10 @@ impl Metrics {
             journal_entries: counter(JOURNAL_ENTRIES)?,
             two_winners: counter(TWO_WINNERS)?,
             won_twice: counter(WON_TWICE)?,
+            webhook_deliveries: counter(WEBHOOK_DELIVERIES)?,
             levels: Levels(levels),
+            webhooks: Mutex::default(),
+            listeners: AtomicI64::new(0),
             scraping: Mutex::new(()),
             registry,
         };
@@ -139,6 +147,9 @@ impl Metrics {
         }
         for result in [WriteEnd::Done, WriteEnd::Fenced, WriteEnd::Failed, WriteEnd::Unknown] {
             add(&self.writes, &[write_end(result)], 0);
+        }
+        for result in ["delivered", "failed", "given_up"] {
+            add(&self.webhook_deliveries, &[result], 0);
         }
         let plain = [&self.lease_acquired, &self.lease_fenced, &self.journal_entries];
         for counter in plain.into_iter().chain([&self.two_winners, &self.won_twice]) {
@@ -161,6 +172,28 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn webhook_delivered(&self) {
+        add(&self.webhook_deliveries, &["delivered"], 1);
+    }
+
+    pub(crate) fn webhook_failed(&self) {
+        add(&self.webhook_deliveries, &["failed"], 1);
+    }
+
+    pub(crate) fn webhook_given_up(&self) {
+        add(&self.webhook_deliveries, &["given_up"], 1);
+    }
+
+    /// How the webhooks are doing.
+    pub(crate) fn set_webhooks(&self, levels: Vec<webhooks::Level>) {
+        *self.webhooks.lock().unwrap_or_else(PoisonError::into_inner) = levels;
+    }
+
+    /// Listeners that came, or went.
+    pub(crate) fn listeners(&self, change: i64) {
+        self.listeners.fetch_add(change, Ordering::Relaxed);
+    }
+
     /// The whole page, as of now.
     pub(crate) async fn page(&self, handle: &Handle) -> Result<String, Error> {
         let gauges = handle.gauges().await;
@@ -180,6 +213,14 @@ impl Metrics {
         levels.set(LANES_IN_TROUBLE, &[], gauges.lanes_in_trouble as f64);
         levels.set(WRITES_WAITING, &[], gauges.writes_waiting as f64);
         levels.set(SESSION_LIVE, &[], flag(gauges.session_is_live));
+        levels.set(LISTENERS, &[], self.listeners.load(Ordering::Relaxed) as f64);
+        for webhook in self.webhooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let labels = [webhook.webhook.as_str()];
+            levels.set(OUTBOX_LAG, &labels, webhook.behind as f64);
+            levels.set(OUTBOX_LAG_SECONDS, &labels, webhook.behind_for.as_secs_f64());
+            levels.set(WEBHOOK_WAITING, &labels, webhook.waiting as f64);
+            levels.set(WEBHOOK_DISABLED, &labels, flag(!webhook.is_on));
+        }
         for ((chain, signer), lane) in lanes {
             let labels = [chain.as_str(), signer.as_str()];
             let counts = &lane.counts;

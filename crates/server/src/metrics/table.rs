@@ -56,6 +56,7 @@ macro_rules! metrics {
 
 const CHAIN: Labels = &["chain"];
 const LANE: Labels = &["chain", "signer"];
+const WEBHOOK: Labels = &["webhook"];
 const ENDPOINT: Labels = &["chain", "endpoint"];
 
 metrics! {
@@ -110,6 +111,13 @@ metrics! {
     WRITES = counter("landfall_store_writes_total", &["result"], "Writes by how they ended: done, fenced, failed, unknown.");
     WRITES_WAITING = gauge("landfall_store_writes_waiting", &[], "Writes that wait for their group.");
     JOURNAL_ENTRIES = counter("landfall_journal_entries_total", &[], "Journal entries that this node stored.");
+
+    OUTBOX_LAG = gauge("landfall_outbox_lag", WEBHOOK, "Journal entries that a webhook's cursor is behind the newest.");
+    OUTBOX_LAG_SECONDS = gauge("landfall_outbox_lag_seconds", WEBHOOK, "How old the first entry after a webhook's cursor is; 0 if there is none.");
+    WEBHOOK_WAITING = gauge("landfall_webhook_waiting", WEBHOOK, "Events of a webhook that failed, or are held back by one that did.");
+    WEBHOOK_DISABLED = gauge("landfall_webhook_disabled", WEBHOOK, "1 if nothing is delivered to the webhook until somebody switches it on.");
+    WEBHOOK_DELIVERIES = counter("landfall_webhook_deliveries_total", &["result"], "Tries of events by result: delivered, failed (tried again), given_up.");
+    LISTENERS = gauge("landfall_event_listeners", &[], "Callers that listen to server-sent events.");
 
     TWO_WINNERS = counter("landfall_alarm_two_winners_total", &[], "Slots won by two of our attempts at once. Must be 0.");
     WON_TWICE = counter("landfall_alarm_won_twice_total", &[], "Transactions whose content won in two slots. Must be 0.");

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use landfall_core::transaction::TxState;
-use landfall_core::{Slot, TxHash, TxId};
+use landfall_core::{Millis, Slot, TxHash, TxId};
 
 use super::*;
 

@@ -6,15 +6,17 @@ use serde_json::{Value, json};
 use super::operation::{Operation, delete, get, post};
 use super::requests::{anything, idempotency_key, limit, position};
 use super::schema::{any_of, example, refer};
-use super::{TX_ID, journal};
+use super::{TX_ID, journal, webhooks};
 use crate::problem::Code;
 
 pub(super) fn all() -> Vec<Operation> {
-    let groups: [(&str, Vec<Operation>); 6] = [
+    let groups: [(&str, Vec<Operation>); 8] = [
         ("Transactions", transactions()),
         ("Steering", steering()),
         ("Lanes", lanes()),
         ("Events", events()),
+        ("Webhooks", webhooks::calls()),
+        ("JSON-RPC", rpc()),
         ("Access", access()),
         ("Server", server()),
     ];
@@ -22,11 +24,13 @@ pub(super) fn all() -> Vec<Operation> {
 }
 
 /// The groups, in the order in which they are read.
-pub(super) const TAGS: [(&str, &str); 6] = [
+pub(super) const TAGS: [(&str, &str); 8] = [
     ("Transactions", "Handing them over, and asking where they are."),
     ("Steering", "Changing a transaction that exists. 202 means that the wish is stored; the chain decides."),
     ("Lanes", "One account on one chain: what it is at, and the operator's hand on it."),
     ("Events", "What happens, as it happens."),
+    ("Webhooks", "Events, delivered."),
+    ("JSON-RPC", "What wallets and libraries speak, for those that know nothing but a URL."),
     ("Access", "API keys and the audit log."),
     ("Server", "Health, metrics, and this document."),
 ];
@@ -43,6 +47,11 @@ const READING_CONTENT: &[Code] = &[
     Code::Unsupported,
     Code::DataTooLarge,
 ];
+
+/// What lists of signers and the like may be refused for.
+pub(super) const READING_LISTS: &[Code] = &[Code::BadAddress, Code::BadValue];
+
+pub(super) const WEBHOOK_ID: &str = "the id of the webhook";
 
 /// What a content that can be read may be refused for.
 const CHECKING_CONTENT: &[Code] = &[
@@ -261,7 +270,26 @@ fn events() -> Vec<Operation> {
             .query("types", types, "only of these names")
             .parameter(last)
             .answers_as(200, "A stream without end.", "text/event-stream", stream)
-            .refuses(&[Code::BadAddress]),
+            .refuses(&[Code::BadAddress, Code::TooManyListeners]),
+    ]
+}
+
+/// Its own failures are JSON-RPC's, with status 200; problems are for who may not come in at all.
+fn rpc() -> Vec<Operation> {
+    let chain = || anything("the id of a configured chain");
+    vec![
+        post("/rpc/{chain}", "rpc", "JSON-RPC 2.0, one call or a batch")
+            .says("Error codes are those of EIP-1474 and EIP-1193.")
+            .at("chain", chain())
+            .parameter(idempotency_key())
+            .takes(refer("RpcRequest"), true)
+            .answers(200, "The answer, or the error.", refer("RpcAnswer"))
+            .answers_nothing(204, "There were notifications only.")
+            .refuses(&[Code::BadRequestId]),
+        get("/rpc/{chain}", "rpcSocket", "The same over a WebSocket, with subscriptions")
+            .at("chain", chain())
+            .answers_nothing(101, "The connection is a WebSocket from here on.")
+            .refuses(&[Code::MethodNotAllowed, Code::TooManySockets]),
     ]
 }
 

@@ -130,6 +130,8 @@ fn whose() -> Vec<Field> {
     vec![
         has("chainId", refer("ChainId")),
         has("signer", refer("Address")),
+        may("txSeq", said(number(), "the how manieth event of its transaction it is")),
+        may("state", said(refer("State"), "where its transaction is then")),
         may("txId", said(refer("TxId"), "left out where it is about the lane")),
     ]
 }

@@ -13,6 +13,7 @@ mod page;
 mod requests;
 mod schema;
 mod transaction;
+mod webhooks;
 mod words;
 
 use std::sync::LazyLock;
@@ -53,6 +54,7 @@ fn document() -> Value {
         transaction::schemas(),
         journal::schemas(),
         others::schemas(),
+        webhooks::schemas(),
     ]
     .into_iter()
     .flatten()

@@ -30,6 +30,10 @@ pub(super) fn post(path: &'static str, id: &'static str, summary: &'static str) 
     Operation::new(Method::POST, path, id, summary)
 }
 
+pub(super) fn patch(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Method::PATCH, path, id, summary)
+}
+
 pub(super) fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
     Operation::new(Method::DELETE, path, id, summary)
 }
@@ -104,6 +108,12 @@ impl Operation {
     pub(super) fn answers_as(mut self, status: u16, text: &str, kind: &str, schema: Value) -> Self {
         let answer = json!({ "description": text, "content": { kind: { "schema": schema } } });
         self.answers.push((status, answer));
+        self
+    }
+
+    /// An answer without a body.
+    pub(super) fn answers_nothing(mut self, status: u16, text: &str) -> Self {
+        self.answers.push((status, json!({ "description": text })));
         self
     }
 

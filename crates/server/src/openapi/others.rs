@@ -16,6 +16,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("Problem", problem()),
         ("Lane", lane()),
+        ("RpcRequest", rpc_request()),
+        ("RpcAnswer", rpc_answer()),
         ("ApiKey", object("what is known of an API key; never the key itself", api_key())),
         ("ApiKeyMade", object("a new API key", made)),
         ("AuditEntry", audit_entry()),
@@ -44,6 +46,40 @@ fn problem() -> Value {
             may("owner", owner),
         ],
     )
+}
+
+fn rpc_request() -> Value {
+    let one = json!({
+        "type": "object",
+        "required": ["method"],
+        "properties": {
+            "jsonrpc": word("2.0"),
+            "id": { "type": ["string", "integer", "null"] },
+            "method": text(),
+            "params": { "type": ["array", "object"] },
+        },
+    });
+    any_of([one.clone(), said(list(one), "a batch")])
+}
+
+fn rpc_answer() -> Value {
+    let one = json!({
+        "type": "object",
+        "required": ["jsonrpc", "id"],
+        "properties": {
+            "jsonrpc": word("2.0"),
+            "id": {},
+            "result": {},
+            "error": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": { "code": { "type": "integer" }, "message": text(), "data": {} },
+                "additionalProperties": false,
+            },
+        },
+        "additionalProperties": false,
+    });
+    any_of([one.clone(), said(list(one), "to a batch")])
 }
 
 fn lane() -> Value {

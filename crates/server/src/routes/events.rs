@@ -13,12 +13,14 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use landfall_core::journal::JournalRow;
 use landfall_core::{Account, ChainId, JournalSeq, TxId};
-use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
+use crate::access::Caller;
 use crate::body::address;
+use crate::event;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
-use crate::{show, tail};
+use crate::tail;
 
 /// A listener hears from the server at least this often, so that both notice when the other is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -27,8 +29,9 @@ const PAGE: u32 = 500;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a listener wants to hear of.
-#[derive(Default)]
 struct Wanted {
+    /// Whoever asked is told of its own signers only.
+    caller: Caller,
     after: Option<JournalSeq>,
     chain: Option<ChainId>,
     signer: Option<Account>,
@@ -39,15 +42,25 @@ struct Wanted {
 
 pub(crate) async fn listen(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let wanted = wanted(&headers, query)?;
+    let wanted = wanted(caller, &headers, query)?;
+    // Listeners stay for long: they must not take the places of all other callers.
+    let place = app.listeners.clone().try_acquire_owned().map_err(|_| {
+        let most = app.limits.listeners;
+        let detail =
+            format!("{most} callers listen already, as many as server.max_listeners allows; try again later");
+        Problem::new(Code::TooManyListeners, detail)
+    })?;
     let after = match wanted.after {
         Some(after) => after,
         None => tail::last(app.handle.store()).await?,
     };
-    let listener = Listener { app, wanted, after, ready: VecDeque::new() };
+    app.metrics.listeners(1);
+    let (ready, reader) = (VecDeque::new(), event::Reader::default());
+    let listener = Listener { app, wanted, after, ready, reader, _place: place };
     let events = futures::stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
         Some((Ok(event), listener))
@@ -60,16 +73,30 @@ struct Listener {
     wanted: Wanted,
     after: JournalSeq,
     ready: VecDeque<JournalRow>,
+    reader: event::Reader,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.app.metrics.listeners(-1);
+    }
 }
 
 impl Listener {
     /// The next event; none when the server stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            while let Some(row) = self.ready.pop_front() {
+            while let Some(row) = self.ready.front() {
+                let Ok(standing) = self.reader.next(self.app.handle.store(), row).await else {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                    continue;
+                };
+                let event = self.wanted.event(row, standing);
                 self.after = row.seq;
-                if let Some(event) = self.wanted.event(&row) {
-                    return Some(event);
+                self.ready.pop_front();
+                if event.is_some() {
+                    return event;
                 }
             }
             match self.app.handle.store().journal_after(self.after, PAGE).await {
@@ -86,27 +113,21 @@ impl Listener {
 }
 
 impl Wanted {
-    fn event(&self, row: &JournalRow) -> Option<Event> {
+    fn event(&self, row: &JournalRow, standing: Option<event::Standing>) -> Option<Event> {
         let name = row.entry.event()?;
-        let heard = self.chain.is_none_or(|chain| row.lane.chain == chain)
+        let heard = self.caller.sees(row.lane.signer)
+            && self.chain.is_none_or(|chain| row.lane.chain == chain)
             && self.signer.is_none_or(|signer| row.lane.signer == signer)
             && self.tx.is_none_or(|tx| row.tx == Some(tx))
             && (self.types.is_empty() || self.types.contains(name));
-        if !heard {
-            return None;
-        }
-        let mut data = show::journal_row(row);
-        data["chainId"] = json!(row.lane.chain);
-        data["signer"] = json!(row.lane.signer.to_string());
-        if let Some(tx) = row.tx {
-            data["txId"] = json!(tx);
-        }
-        Some(Event::default().id(row.seq.0.to_string()).event(name).data(data.to_string()))
+        let data = heard.then(|| event::data(row, standing).to_string())?;
+        Some(Event::default().id(row.seq.0.to_string()).event(name).data(data))
     }
 }
 
-fn wanted(headers: &HeaderMap, query: BTreeMap<String, String>) -> Result<Wanted, Problem> {
-    let mut wanted = Wanted::default();
+fn wanted(caller: Caller, headers: &HeaderMap, query: BTreeMap<String, String>) -> Result<Wanted, Problem> {
+    let (after, chain, signer, tx, types) = (None, None, None, None, BTreeSet::new());
+    let mut wanted = Wanted { caller, after, chain, signer, tx, types };
     let number = |field: &str, text: &str| {
         let parsed = text.parse::<i64>();
         parsed.map_err(|_| {

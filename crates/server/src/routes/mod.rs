@@ -10,6 +10,7 @@ mod openapi;
 mod steer;
 pub(crate) mod table;
 pub(crate) mod tx;
+mod webhooks;
 
 pub use keys::make_api_key;
 
@@ -20,6 +21,7 @@ use axum::routing::{delete, get, post};
 use crate::access;
 use crate::grpc;
 use crate::problem::{Code, Problem};
+use crate::rpc;
 use crate::serve::App;
 
 pub(crate) fn router(app: App) -> Router {
@@ -37,6 +39,15 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}/reject", post(steer::reject))
         .route("/tx/{id}/retry", post(steer::retry))
         .route("/events", get(events::listen))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhooks::show).patch(webhooks::change).delete(webhooks::delete))
+        .route("/webhooks/{id}/rotate", post(webhooks::rotate))
+        .route("/webhooks/{id}/enable", post(webhooks::enable))
+        .route("/webhooks/{id}/disable", post(webhooks::disable))
+        .route("/webhooks/{id}/replay", post(webhooks::replay))
+        .route("/webhooks/{id}/test", post(webhooks::test))
+        .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/webhooks/{id}/deliveries/{seq}/redeliver", post(webhooks::redeliver))
         .route("/lanes", get(lanes::list))
         .route("/lanes/{chain}/{signer}", get(lanes::show))
         .route("/lanes/{chain}/{signer}/pause", post(lanes::pause))
@@ -56,6 +67,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/metrics", get(metrics::page))
         .route("/openapi.json", get(openapi::document))
         .route("/docs", get(openapi::page))
+        .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")

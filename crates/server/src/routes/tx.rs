@@ -328,7 +328,7 @@ pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecor
     }
 }
 
-async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
+pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
     let tx = &record.tx;
     let taken_back = tx.status.won.is_some() && tx.status.receipt.is_none();
     let stuck = if tx.status.state.is_terminal() && !taken_back {

@@ -45,6 +45,16 @@ const BLOCK_GAS_LIMIT: u64 = 30_000_000;
 const BLOCK_TXS: usize = 200;
 const QUEUED: u64 = 64;
 
+/// What becomes of what was in blocks that are taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is in the pools again.
+    Pooled,
+    Lost,
+    /// The makers of the fork that won had other bytes for some slots: those that a stranger's had pushed aside.
+    RivalsWin,
+}
+
 #[derive(Debug)]
 pub(crate) struct ChainModel {
     pub(crate) fork: Fork,
@@ -54,6 +64,8 @@ pub(crate) struct ChainModel {
     pub(crate) salt: u64,
     pub(crate) halted_until: u64,
     pub(crate) reorgs: u64,
+    /// What a stranger's bytes pushed out of the pools. Nodes that never saw the stranger's still have these.
+    pub(crate) rivals: BTreeMap<(Account, u64), (TxHash, Wire)>,
     /// The latest time that any block said.
     pub(crate) latest: Millis,
 }
@@ -73,7 +85,16 @@ impl ChainModel {
         let fork: Fork = Arc::new(vec![Arc::new(genesis)]);
         let endpoints =
             (0..endpoints).map(|_| Endpoint { fork: fork.clone(), ..Endpoint::default() }).collect();
-        Self { fork, endpoints, base_fee: BASE_FEE, salt, halted_until: 0, reorgs: 0, latest: Millis(at_ms) }
+        Self {
+            fork,
+            endpoints,
+            base_fee: BASE_FEE,
+            salt,
+            halted_until: 0,
+            reorgs: 0,
+            rivals: BTreeMap::new(),
+            latest: Millis(at_ms),
+        }
     }
 
     #[must_use]
@@ -181,17 +202,37 @@ impl ChainModel {
         }
     }
 
-    /// Takes blocks back. What was in them is in the pools again, or lost.
-    pub(crate) fn reorg(&mut self, depth: u64, keep: bool, salt: u64) {
+    /// A stranger's bytes reach every pool, and pay more than anyone.
+    pub(crate) fn push_aside(&mut self, wire: &Wire) {
+        let key = (wire.from, wire.nonce);
+        for at in &mut self.endpoints {
+            if let Some(ours) = at.pool.insert(key, (wire.hash(), wire.clone())) {
+                self.rivals.entry(key).or_insert(ours);
+            }
+        }
+    }
+
+    /// Takes blocks back.
+    pub(crate) fn reorg(&mut self, depth: u64, fate: Fate, salt: u64) {
         let blocks = Arc::make_mut(&mut self.fork);
         let stay = blocks.len().saturating_sub(usize::try_from(depth).unwrap_or(usize::MAX)).max(1);
         let removed = blocks.split_off(stay);
         self.salt = self.salt.wrapping_add(salt | 1);
         self.reorgs += 1;
-        if keep {
-            for (hash, wire) in removed.iter().flat_map(|block| block.txs.iter()) {
-                for at in &mut self.endpoints {
-                    at.pool.entry((wire.from, wire.nonce)).or_insert_with(|| (*hash, wire.clone()));
+        if fate == Fate::Lost {
+            return;
+        }
+        for (hash, wire) in removed.iter().flat_map(|block| block.txs.iter()) {
+            let key = (wire.from, wire.nonce);
+            let rival = self.rivals.get(&key).filter(|_| fate == Fate::RivalsWin);
+            for at in &mut self.endpoints {
+                match rival {
+                    Some(rival) => {
+                        at.pool.insert(key, rival.clone());
+                    }
+                    None => {
+                        at.pool.entry(key).or_insert_with(|| (*hash, wire.clone()));
+                    }
                 }
             }
         }

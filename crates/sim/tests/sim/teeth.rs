@@ -63,6 +63,7 @@ teeth! {
     a_replacement_without_approval_is_found: ReplacedUnapproved;
     a_budget_that_forgets_what_is_out_is_found: BudgetForgetsOut;
     slots_without_funds_are_found: FundsIgnored;
+    a_stranger_believed_before_finality_is_found: ProvenBeforeFinal;
     own_bytes_taken_for_a_strangers_are_found: AlikeIsForeign;
     a_cursor_that_jumps_over_unknown_slots_is_found: JumpsOverUnknown;
     another_chain_taken_for_the_same_is_found: AnyChainWillDo;

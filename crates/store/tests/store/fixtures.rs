@@ -63,6 +63,7 @@ pub(crate) fn request(lane: LaneId, n: u64) -> NewTransaction {
         fingerprint,
         accepted_at: Millis(1_000 + n),
         retry_of: None,
+        at_once: None,
     };
     NewTransaction { id: tx_id(n), lane, request }
 }

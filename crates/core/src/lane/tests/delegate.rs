@@ -2,10 +2,10 @@
 
 use alloy_primitives::Address;
 
-use super::super::test_world::{Fault, payment_with_gas};
+use super::super::test_world::{Fault, Step, payment_with_gas};
 use super::{Kind, World, remote, settings, world};
 use crate::ports::store::CommandKind;
-use crate::request::{AskedFees, Authorization, Options, Payload};
+use crate::request::{AskedFees, Authorization, OnDisplaced, Options, Payload};
 use crate::transaction::TxState;
 use crate::{Account, Slot, TxId};
 
@@ -121,4 +121,25 @@ fn a_reset_while_it_is_out_leaves_it_both_slots() {
     world.finalise();
     world.finalise();
     assert!([id, next].iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+#[test]
+fn a_second_slot_that_a_no_op_has_taken_is_given_to_nobody_else() {
+    let mut world = world(settings());
+    let id = world
+        .submit_as(delegating(), Options { on_displaced: Some(OnDisplaced::Fail), ..Options::default() });
+    world.rest();
+    // A stranger takes the first slot, so the chain stands before the second as before a hole.
+    world.play(Step::Foreign);
+    world.show(0, true);
+    world.rest();
+    world.command(CommandKind::Fill { from: Slot(6), to: Slot(6) });
+    world.calm_down(20);
+    assert!(world.attempts(6).iter().all(|attempt| attempt.no_op), "{:?}", world.attempts(6));
+    assert_eq!(world.desk.store.state(id), TxState::Failed);
+    let next = world.submit();
+    world.calm_down(20);
+    assert_eq!(world.desk.store.state(next), TxState::Confirmed);
+    assert_eq!(world.attempts(6).iter().filter(|attempt| !attempt.no_op).count(), 0);
+    assert_eq!(world.slot_of(next), Some(7));
 }

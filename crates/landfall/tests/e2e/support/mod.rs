@@ -8,6 +8,7 @@ mod gate;
 mod line;
 mod nodes;
 mod process;
+mod receiver;
 mod server;
 mod wait;
 
@@ -19,7 +20,8 @@ pub(crate) use gate::Gate;
 pub(crate) use line::Line;
 pub(crate) use nodes::Nodes;
 pub(crate) use process::{Output, program, run, run_within, signal};
-pub(crate) use server::{Server, Settings, free_port};
+pub(crate) use receiver::{Receiver, Taken};
+pub(crate) use server::{QUICK_WEBHOOKS, Server, Settings, WEBHOOK_SECRET, free_port};
 pub(crate) use wait::{LIMIT, pass, until, until_within};
 
 use landfall_devchain::{DevAccount, dev_accounts};

@@ -9,7 +9,8 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Api, CHAIN_ID, Chain, Line, RECEIVER, Server, Settings, marker, number_of, signer, text, until,
+    Answer, Api, CHAIN_ID, Chain, Line, QUICK_WEBHOOKS, RECEIVER, Server, Settings, marker, number_of,
+    signer, text, until,
 };
 
 /// How many transactions are handed over in one request, and how many requests at once.
@@ -50,6 +51,7 @@ impl Nodes {
                 lease,
                 max_in_flight: 1_200 / lanes,
                 resubmit_after_s: 5,
+                sections: QUICK_WEBHOOKS,
                 ..Settings::default()
             };
             Node { name, server: Server::start(&url, settings).await, database, rpc }

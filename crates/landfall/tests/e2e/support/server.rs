@@ -17,6 +17,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// How much of the log a failed test shows.
 const LAST_LINES: usize = 25;
 
+/// Receivers of webhooks on this machine, and no long waits.
+pub(crate) const QUICK_WEBHOOKS: &str = "[webhooks]\nallow_private = true\nallow_http = true\ntimeout_ms = 1000\nretry_first_ms = 100\n\
+    retry_longest_s = 1\n";
+/// What webhooks' secrets are derived from.
+pub(crate) const WEBHOOK_SECRET: &str = "LANDFALL_WEBHOOK_SECRET";
+
 /// What a test may want otherwise than the rest.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -63,7 +69,7 @@ impl Default for Settings {
             store: "",
             lease: (10, 3, 1),
             log: "info",
-            env: Vec::new(),
+            env: vec![(WEBHOOK_SECRET, "a secret of the tests that is long enough".to_owned())],
             sections: "",
         }
     }
@@ -192,6 +198,12 @@ impl Server {
         std::fs::write(self.folder.path().join("landfall.toml"), toml).unwrap();
         self.spawn();
         self.until_ready().await;
+    }
+
+    /// Changes a variable for the next start; an empty one counts as none.
+    pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        self.env.retain(|(known, _)| *known != name);
+        self.env.push((name, value.to_owned()));
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -1,0 +1,151 @@
+//! Callers that wait for a hash (`eth_sendTransaction`): their transactions are bound and signed as soon as they are checked,
+//! in any lane and asked of any node.
+//!
+//! ```text
+//! admitted as any other, with a mark ──► the lane's loop binds it beyond the window ──► slot and bytes on disk ──► the hash
+//!   └── not in time: withdrawn, which ends it only if it still has no bytes ──► ended, or the hash after all
+//! ```
+//!
+//! A caller that hears an error sends again. So one that has no bytes in time must not land later: it is withdrawn, and
+//! the error is given when that is on disk. With a key of its own the caller can ask again instead, and it stays.
+
+use std::time::Duration;
+
+use landfall_core::lane::Hold;
+use landfall_core::ports::store::{Admission, CommandKind};
+use landfall_core::transaction::{Status, Transaction, TxState};
+use landfall_core::{LaneId, TxHash, TxId};
+use tokio::time::Instant;
+
+use crate::admission::Submission;
+use crate::at_admission::{ASK_EVERY, Swept};
+use crate::awaited::Awaited;
+use crate::handle::{Handle, SubmitError};
+
+/// A lane that runs elsewhere tells nobody here: the store is asked, less and less often.
+const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(400);
+/// Where the lane runs here, this is only in case a word was lost.
+const ASK_ANYWAY: Duration = Duration::from_secs(1);
+/// How long a withdrawal may take to be applied.
+const WITHDRAW_LIMIT: Duration = Duration::from_secs(3);
+
+/// What became of a transaction whose hash was waited for.
+#[derive(Debug, Clone)]
+pub enum Told {
+    /// Its bytes are on disk.
+    Hash(TxHash),
+    /// It ended without bytes; its status says why.
+    Ended(Box<Status>),
+    /// It had no bytes in time, and never will.
+    Withdrawn { why: String },
+    /// It has no bytes yet, and may still get some.
+    Waiting { why: String },
+}
+
+/// Whoever reads the queue of the lane here is told that this one is waited for.
+struct Hurried<'a> {
+    awaited: &'a Awaited,
+    lane: LaneId,
+    id: TxId,
+}
+
+impl Drop for Hurried<'_> {
+    fn drop(&mut self) {
+        self.awaited.calm(self.lane, self.id);
+    }
+}
+
+/// Nothing more is to be waited for.
+fn is_known(status: &Status) -> bool {
+    status.hash.is_some() || status.state.is_terminal() || status.state == TxState::AwaitingApproval
+}
+
+impl Handle {
+    /// Stores a transaction whose hash is to be waited for with [`Self::hash_of`].
+    pub async fn admit_at_once(&self, submission: Submission) -> Result<Admission, SubmitError> {
+        let lane = submission.lane;
+        // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.
+        if submission.request_id.is_none()
+            && let Some(hold) = self.hold(lane).await.filter(|hold| *hold != Hold::NoView)
+        {
+            return Err(SubmitError::NoSlot { lane, why: hold.sentence() });
+        }
+        self.admit_now(submission).await
+    }
+
+    /// Waits until the bytes are on disk. `gone` comes when the caller has hung up.
+    pub async fn hash_of(&self, tx: &Transaction, limit: Duration, gone: impl Future<Output = ()>) -> Told {
+        let keyed = tx.request.request_id.is_some();
+        if let Some(told) = self.told(tx, Instant::now() + limit, gone).await {
+            let asked = told.state == TxState::AwaitingApproval && told.hash.is_none();
+            if asked && !keyed {
+                return self.withdraw(tx, "a person must say yes to it first".to_owned()).await;
+            }
+            if asked {
+                return Told::Waiting { why: "a person must say yes to it first".to_owned() };
+            }
+            return answer(told);
+        }
+        let why = self.explain(tx.lane, tx.id).await.unwrap_or_else(|| self.explain_from_afar(tx));
+        if keyed { Told::Waiting { why } } else { self.withdraw(tx, why).await }
+    }
+
+    async fn withdraw(&self, tx: &Transaction, why: String) -> Told {
+        if let Err(error) = self.command(tx.lane, CommandKind::Withdraw { tx: tx.id }).await {
+            return Told::Waiting { why: format!("{why}; it could not be withdrawn: {error}") };
+        }
+        let until = Instant::now() + WITHDRAW_LIMIT;
+        let mut told = self.told(tx, until, std::future::pending()).await;
+        // A person's yes may be outstanding all the while.
+        while told.as_ref().is_some_and(|told| told.state == TxState::AwaitingApproval && told.hash.is_none())
+        {
+            if Instant::now() >= until {
+                told = None;
+                break;
+            }
+            self.shared().pause(ASK_EVERY).await;
+            told = self.told(tx, until, std::future::pending()).await;
+        }
+        match told.map(answer) {
+            Some(Told::Ended(status)) if status.state == TxState::Cancelled => Told::Withdrawn { why },
+            Some(told) => told,
+            None => Told::Waiting { why },
+        }
+    }
+
+    /// The status with which it got bytes, ended, or came before a person.
+    async fn told(&self, tx: &Transaction, until: Instant, gone: impl Future<Output = ()>) -> Option<Status> {
+        let shared = self.shared();
+        shared.awaited.hurry(tx.lane, tx.id);
+        let _hurried = Hurried { awaited: &shared.awaited, lane: tx.lane, id: tx.id };
+        // Also if this is dropped.
+        let _swept = Swept { awaited: &shared.awaited, id: tx.id };
+        tokio::pin!(gone);
+        let mut pause = ASK_EVERY;
+        loop {
+            let moved = shared.awaited.register(tx.id);
+            let found = self.store().statuses(&[tx.id]).await.ok();
+            let status = found.and_then(|found| found.into_iter().next()).map(|(_, status)| status);
+            if let Some(status) = status.filter(is_known) {
+                return Some(status);
+            }
+            let again = if self.runs(tx.lane) { ASK_ANYWAY } else { pause };
+            pause = (pause * 2).min(ASK_AT_MOST_EVERY);
+            tokio::select! {
+                biased;
+                _ = moved => {}
+                () = tokio::time::sleep(again) => {}
+                () = tokio::time::sleep_until(until) => return None,
+                () = &mut gone => return None,
+                () = shared.stopped() => return None,
+            }
+        }
+    }
+}
+
+fn answer(status: Status) -> Told {
+    match status.hash {
+        Some(hash) => Told::Hash(hash),
+        None => Told::Ended(Box::new(status)),
+    }
+}

@@ -1,0 +1,179 @@
+//! Heads, counts, receipts and look-ups, all from one picture of the chain ([`landfall_engine::Handle::shown`]).
+//!
+//! Libraries put these together: a count that is ahead of a receipt is a replaced transaction to ethers, and a head whose
+//! receipts come later is a receipt that viem never asks for. So nothing above the head that is shown here is told: a block
+//! is not there yet, a receipt is not there yet, and a transaction in it is still waiting.
+//!
+//! A hash of any attempt of ours leads to the attempt that won.
+
+use std::sync::Arc;
+
+use landfall_core::ports::store::{TxQuery, TxRecord};
+use landfall_core::view::{ChainView, Receipt};
+use landfall_core::{Account, LaneId, Slot, TxHash};
+use serde_json::{Value, json};
+
+use super::error::{RpcError, UNAVAILABLE};
+use super::params::{Params, hex, quantity};
+use super::{Asker, pass};
+
+fn head(asker: &Asker) -> Result<Arc<ChainView>, RpcError> {
+    let unseen = || {
+        let text = format!("chain {} has not been seen yet since the start; ask again", asker.chain);
+        RpcError::coded(UNAVAILABLE, text, "chain_unavailable")
+    };
+    asker.app.handle.shown(asker.chain).ok_or_else(unseen)
+}
+
+pub(super) fn block_number(asker: &Asker) -> Result<Value, RpcError> {
+    Ok(hex(head(asker)?.head.at.number))
+}
+
+pub(super) async fn block_by_number(asker: &Asker, params: Value) -> Result<String, RpcError> {
+    let which = params.get(0).and_then(Value::as_str).unwrap_or_default();
+    let head = head(asker)?.head.at;
+    if which == "latest" {
+        let whole = params.get(1).cloned().unwrap_or(Value::Bool(false));
+        return pass::on(asker, "eth_getBlockByHash", &json!([head.hash, whole])).await;
+    }
+    if quantity(which).is_some_and(|number| number > head.number) {
+        return Ok("null".to_owned());
+    }
+    pass::on(asker, "eth_getBlockByNumber", &params).await
+}
+
+pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let mut read = Params::of(params.clone())?;
+    let account = read.account()?;
+    let at = read.next().unwrap_or_else(|| json!("latest"));
+    let lane = LaneId { chain: asker.chain, signer: account };
+    let managed = asker.app.handle.parts().signers.contains_key(&lane) && asker.caller.sees(account);
+    match (at.as_str(), managed) {
+        (Some("latest"), false) => Ok(hex(counted(asker, &*head(asker)?, account).await?.0)),
+        (Some("latest"), true) => Ok(hex(latest(asker, lane).await?.0)),
+        (Some("pending"), true) => {
+            let summary = asker.app.handle.store().lane(lane).await?;
+            let next = summary.and_then(|summary| summary.row.cursor).unwrap_or_default();
+            Ok(hex(next.max(latest(asker, lane).await?).0))
+        }
+        _ => pass::read(asker, "eth_getTransactionCount", &params).await,
+    }
+}
+
+async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
+    if let Some(count) = head.counts.get(&account) {
+        return Ok(*count);
+    }
+    let unavailable = |error: landfall_core::ports::chain::Error| {
+        RpcError::coded(UNAVAILABLE, error.to_string(), "chain_unavailable")
+    };
+    let counts = asker.adapter.counts(&[account], &head.head.at).await.map_err(unavailable)?;
+    Ok(counts.first().copied().unwrap_or_default())
+}
+
+/// A managed account's count: not past a transaction of ours whose receipt is not shown yet.
+async fn latest(asker: &Asker, lane: LaneId) -> Result<Slot, RpcError> {
+    let at_head = counted(asker, &*head(asker)?, lane.signer).await?;
+    if let Some(stored) = asker.app.handle.shown_count(lane) {
+        return Ok(at_head.min(stored));
+    }
+    // It runs on another node, or on none.
+    let summary = asker.app.handle.store().lane(lane).await?.filter(|summary| summary.bound > 0);
+    Ok(summary.and_then(|summary| summary.row.chain_count).map_or(at_head, |stored| at_head.min(stored)))
+}
+
+/// A transaction of ours, by the hash of any of its attempts.
+struct Ours {
+    record: TxRecord,
+    /// Of the attempt that won, if it is in a block that is shown.
+    receipt: Option<Receipt>,
+}
+
+/// The record behind a hash, if the caller may know of it.
+pub(super) async fn record(asker: &Asker, hash: TxHash) -> Result<Option<TxRecord>, RpcError> {
+    let store = asker.app.handle.store();
+    let query = TxQuery { hash: Some(hash), chain: Some(asker.chain), limit: 1, ..TxQuery::default() };
+    let found = store.txs(&query).await?.into_iter().next();
+    match found.filter(|tx| asker.caller.sees(tx.lane.signer)) {
+        Some(tx) => Ok(store.tx(tx.id).await?),
+        None => Ok(None),
+    }
+}
+
+async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
+    let Some(record) = record(asker, hash).await? else { return Ok(None) };
+    let head = head(asker)?;
+    let shown = |receipt: &Receipt| receipt.block.number <= head.head.at.number;
+    let mut receipt = record.tx.status.receipt.clone().filter(shown);
+    let is_open = receipt.is_none() && !record.tx.status.state.is_terminal();
+    if is_open && !asker.app.handle.runs(record.tx.lane) {
+        // Another node stores its receipts when it sees them; what is shown here has its own head.
+        let hashes: Vec<TxHash> = record.attempts.iter().map(|attempt| attempt.hash).collect();
+        receipt = asker.adapter.receipts(&hashes).await.ok().and_then(|found| found.into_iter().find(shown));
+    }
+    Ok(Some(Ours { record, receipt }))
+}
+
+pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let hash = Params::of(params)?.hash()?;
+    let winner = match ours(asker, hash).await? {
+        None => hash,
+        Some(Ours { receipt: Some(receipt), .. }) => receipt.hash,
+        Some(Ours { receipt: None, .. }) => return Ok(Value::Null),
+    };
+    let receipt = pass::read(asker, "eth_getTransactionReceipt", &json!([winner])).await?;
+    Ok(if is_ahead(asker, &receipt) { Value::Null } else { receipt })
+}
+
+pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let hash = Params::of(params)?.hash()?;
+    let Some(ours) = ours(asker, hash).await? else { return foreign(asker, hash).await };
+    let Ours { record, receipt } = ours;
+    let won = receipt.as_ref().map_or(hash, |receipt| receipt.hash);
+    if let Some(receipt) = receipt {
+        let shown = pass::read(asker, "eth_getTransactionByHash", &json!([won])).await?;
+        if !shown.is_null() {
+            return Ok(shown);
+        }
+        // An endpoint that is behind does not know it.
+        if let Some(mut shown) = signed(asker, &record, won) {
+            shown["blockHash"] = json!(receipt.block.hash);
+            shown["blockNumber"] = hex(receipt.block.number);
+            shown["transactionIndex"] = hex(receipt.index);
+            shown["gasPrice"] = json!(format!("{:#x}", receipt.gas_price.0));
+            return Ok(shown);
+        }
+        return Ok(Value::Null);
+    }
+    // Also one that no node has been sent yet.
+    Ok(signed(asker, &record, hash).unwrap_or_default())
+}
+
+/// An attempt as nodes show one that is in no block.
+fn signed(asker: &Asker, record: &TxRecord, hash: TxHash) -> Option<Value> {
+    let attempt = record.attempts.iter().find(|attempt| attempt.hash == hash)?;
+    asker.adapter.codec().read(&attempt.raw).ok().map(|read| read.shown)
+}
+
+/// What is not ours: as the endpoint shows it, or as it is kept here.
+async fn foreign(asker: &Asker, hash: TxHash) -> Result<Value, RpcError> {
+    let mut shown = pass::read(asker, "eth_getTransactionByHash", &json!([hash])).await?;
+    if shown.is_null() {
+        let kept = asker.app.keeper.raw(asker.chain, hash);
+        let read = kept.and_then(|raw| asker.adapter.codec().read(&raw).ok());
+        return Ok(read.map(|read| read.shown).unwrap_or_default());
+    }
+    if is_ahead(asker, &shown) {
+        for name in ["blockHash", "blockNumber", "transactionIndex"] {
+            shown[name] = Value::Null;
+        }
+    }
+    Ok(shown)
+}
+
+/// It is in a block above the head that is shown.
+fn is_ahead(asker: &Asker, shown: &Value) -> bool {
+    let block = shown["blockNumber"].as_str().and_then(quantity);
+    let head = asker.app.handle.shown(asker.chain).map(|view| view.head.at.number);
+    block.zip(head).is_some_and(|(block, head)| block > head)
+}

@@ -1,0 +1,57 @@
+//! `landfall_*`: what the REST API says of a transaction, for programs that speak JSON-RPC. A transaction is named by its
+//! txId or by any of its hashes.
+
+use landfall_core::TxId;
+use landfall_core::ports::store::TxRecord;
+use serde_json::{Value, json};
+
+use super::error::{NOT_FOUND, RpcError};
+use super::params::{Params, hash};
+use super::{Asker, look};
+use crate::access::Role;
+use crate::routes::tx;
+use crate::{body, show};
+
+async fn find(asker: &Asker, params: &mut Params) -> Result<TxRecord, RpcError> {
+    let name = params.text("a txId, or the hash of a transaction")?;
+    let missing = || {
+        let text = format!("there is no transaction {name} of chain {} here", asker.chain);
+        RpcError::coded(NOT_FOUND, text, "not_found")
+    };
+    let found = match (hash(&name), name.parse::<TxId>()) {
+        (Some(hash), _) => look::record(asker, hash).await?,
+        (None, Ok(id)) => asker.app.handle.store().tx(id).await?,
+        (None, Err(_)) => None,
+    };
+    let seen =
+        |record: &TxRecord| record.tx.lane.chain == asker.chain && asker.caller.sees(record.tx.lane.signer);
+    found.filter(seen).ok_or_else(missing)
+}
+
+pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let record = find(asker, &mut Params::of(params)?).await?;
+    Ok(tx::shown(&asker.app, &record).await?)
+}
+
+pub(super) async fn journal(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let record = find(asker, &mut Params::of(params)?).await?;
+    let rows = asker.app.handle.store().journal(record.tx.id).await?;
+    Ok(rows.iter().map(show::journal_row).collect())
+}
+
+pub(super) async fn cancel(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let tx = find(asker, &mut Params::of(params)?).await?.tx;
+    asker.caller.may(Role::Submitter, tx.lane.signer)?;
+    let command = asker.app.handle.cancel(&tx, asker.key.as_ref()).await?;
+    Ok(json!({ "commandId": command, "txId": tx.id }))
+}
+
+/// The second parameter is as the body of `POST /tx/{txId}/speed-up`.
+pub(super) async fn speed_up(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+    let mut params = Params::of(params)?;
+    let record = find(asker, &mut params).await?;
+    asker.caller.may(Role::Submitter, record.tx.lane.signer)?;
+    let (fees, speed) = body::speed_up(params.next().unwrap_or_else(|| json!({})))?;
+    let command = asker.app.handle.speed_up(&record, fees, speed, asker.key.as_ref()).await?;
+    Ok(json!({ "commandId": command, "txId": record.tx.id }))
+}

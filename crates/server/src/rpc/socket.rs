@@ -1,0 +1,157 @@
+//! JSON-RPC over a WebSocket: the same calls, answered as they are done, and subscriptions.
+//!
+//! A socket outlives its HTTP connection's place, so there is a bound of its own. One whose caller says nothing for long, or
+//! does not read what it is sent, is closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::error::RpcError;
+use super::subscribe::Subscriptions;
+use super::wire::{self, Call, Incoming};
+use super::{Asker, answer};
+use crate::access::Caller;
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use crate::serve::App;
+
+/// Sockets at once.
+const MOST: usize = 256;
+/// Messages of one socket that are worked on at once; more wait in the system's buffers.
+const AT_ONCE: usize = 32;
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// One that has not been heard for so long is closed.
+const SILENT_LIMIT: Duration = Duration::from_secs(60);
+/// So long may a caller take to read what it is sent.
+const SEND_LIMIT: Duration = Duration::from_secs(10);
+
+/// The sockets of a server.
+pub(crate) struct Sockets {
+    free: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Sockets {
+    pub(crate) fn new() -> Self {
+        Self { free: Arc::new(Semaphore::new(MOST)), stopping: watch::channel(false).0 }
+    }
+
+    /// The server stops: all are closed.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(crate) async fn stopped(&self) {
+        // The sender is here, so this ends only when it says so.
+        self.stopping.subscribe().wait_for(|stopping| *stopping).await.ok();
+    }
+}
+
+pub(crate) async fn upgrade(
+    State(app): State<App>,
+    Path(chain): Path<String>,
+    caller: Caller,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let asker = Asker::new(app, &chain, caller)?;
+    let upgrade = upgrade.map_err(|_| {
+        let detail = "send a JSON-RPC message by POST, or open a WebSocket here";
+        Problem::new(Code::MethodNotAllowed, detail)
+    })?;
+    let Ok(place) = asker.app.sockets.free.clone().try_acquire_owned() else {
+        let detail = format!("{MOST} WebSockets are open, which is the most; use HTTP, or try again later");
+        return Err(Problem::new(Code::TooManySockets, detail));
+    };
+    let largest = asker.app.limits.body;
+    let upgrade = upgrade.max_message_size(largest).max_frame_size(largest);
+    Ok(upgrade.on_upgrade(move |socket| serve(asker, headers, socket, place)))
+}
+
+async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _place: OwnedSemaphorePermit) {
+    let mut running = FuturesUnordered::new();
+    let mut subscriptions = Subscriptions::new(&asker);
+    let mut ping = tokio::time::interval(PING_EVERY);
+    let mut heard = Instant::now();
+    let sockets = asker.app.sockets.clone();
+    let stopped = sockets.stopped();
+    tokio::pin!(stopped);
+    loop {
+        let said = tokio::select! {
+            () = &mut stopped => None,
+            Some(answered) = running.next() => {
+                let answered: Option<String> = answered;
+                answered.map_or(Some(Vec::new()), |text| Some(vec![Message::text(text)]))
+            }
+            events = subscriptions.next(), if !subscriptions.is_empty() => {
+                Some(events.into_iter().map(Message::text).collect())
+            }
+            _ = ping.tick() => {
+                (heard.elapsed() < SILENT_LIMIT).then(|| vec![Message::Ping(Default::default())])
+            }
+            message = socket.recv(), if running.len() < AT_ONCE => {
+                heard = Instant::now();
+                let bytes = match message {
+                    Some(Ok(Message::Text(text))) => Some(text.as_bytes().to_vec()),
+                    Some(Ok(Message::Binary(bytes))) => Some(bytes.to_vec()),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+                };
+                let Some(bytes) = bytes else { continue };
+                // A key may have been taken back since the socket was opened.
+                match asker.app.keyring.caller(&headers).await {
+                    Ok(Some(caller)) => asker.caller = caller,
+                    Ok(None) | Err(_) => break,
+                }
+                let incoming = wire::decode(&bytes, asker.app.limits.batch);
+                let charged = asker.app.keyring.charge(&asker.caller, 1);
+                match incoming {
+                    incoming if charged.is_err() => {
+                        let refused = charged.map(|()| String::new()).map_err(RpcError::from);
+                        Some(vec![Message::text(wire::encode(&incoming.id(), &refused))])
+                    }
+
+                    Incoming::One(Ok(call)) if is_subscription(&call) => {
+                        let answered = subscriptions.answer(&call.method, call.params);
+                        let text = wire::encode(&call.id.unwrap_or(Value::Null), &answered);
+                        Some(vec![Message::text(text)])
+                    }
+                    incoming => {
+                        let asker = asker.clone();
+                        running.push(async move { answer(&asker, incoming).await });
+                        Some(Vec::new())
+                    }
+                }
+            }
+        };
+        let Some(messages) = said else { break };
+        for message in messages {
+            if !matches!(tokio::time::timeout(SEND_LIMIT, socket.send(message)).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+    // The other side may have gone already.
+    tokio::time::timeout(SEND_LIMIT, socket.send(Message::Close(None))).await.ok();
+}
+
+fn is_subscription(call: &Call) -> bool {
+    matches!(call.method.as_str(), "eth_subscribe" | "eth_unsubscribe")
+}
+
+/// What a subscriber is sent.
+pub(super) fn notification(id: &str, result: &Value) -> String {
+    let params = json!({ "subscription": id, "result": result });
+    json!({ "jsonrpc": "2.0", "method": "eth_subscription", "params": params }).to_string()
+}
