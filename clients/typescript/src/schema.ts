@@ -435,6 +435,165 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All webhooks */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Have events delivered to a URL
+         * @description At least once, in order for each transaction, signed as Standard Webhooks has it. The secret is in this answer only.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A webhook, and how it goes */
+        get: operations["getWebhook"];
+        put?: never;
+        post?: never;
+        /** Delete a webhook, and what waits for it */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        /** Change a webhook */
+        patch: operations["changeWebhook"];
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Events that failed, are held back, or were given up */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/deliveries/{seq}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver one event again */
+        post: operations["redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver nothing for now */
+        post: operations["disableWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver again, from where it was */
+        post: operations["enableWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver everything after an event again */
+        post: operations["replayWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give a webhook a new secret */
+        post: operations["rotateWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a made-up event now */
+        post: operations["testWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -517,6 +676,27 @@ export interface paths {
         get: operations["openapi"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/rpc/{chain}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same over a WebSocket, with subscriptions */
+        get: operations["rpcSocket"];
+        put?: never;
+        /**
+         * JSON-RPC 2.0, one call or a batch
+         * @description docs/json-rpc.md has the methods. Error codes are those of EIP-1474 and EIP-1193.
+         */
+        post: operations["rpc"];
         delete?: never;
         options?: never;
         head?: never;
@@ -835,6 +1015,26 @@ export interface components {
         Decision: {
             version?: components["schemas"]["Version"] | null;
         };
+        /** @description an event that failed, is held back, or was given up */
+        Delivery: {
+            dueAt: components["schemas"]["Time"] | null;
+            event: string;
+            failures: number;
+            firstTriedAt: components["schemas"]["Time"] | null;
+            lane: string | null;
+            lastFailure: string | null;
+            lastTriedAt: components["schemas"]["Time"] | null;
+            messageId: string;
+            seq: number;
+            /** @enum {string} */
+            state: "waiting" | "held" | "given_up";
+            txId: components["schemas"]["TxId"] | null;
+        };
+        DeliveryPage: {
+            items: components["schemas"]["Delivery"][];
+            /** @description the `cursor` of the next page; null on the last */
+            nextCursor: string | null;
+        };
         /** @description a journal entry as listeners get it */
         Event: {
             at: components["schemas"]["Time"];
@@ -844,8 +1044,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "accepted";
         } | {
@@ -862,8 +1066,12 @@ export interface components {
             seq: number;
             signer: components["schemas"]["Address"];
             slot: components["schemas"]["Nonce"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "signed";
             version: components["schemas"]["Version"];
@@ -877,8 +1085,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "broadcast";
         } | {
@@ -890,8 +1102,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "mined";
             version: components["schemas"]["Version"];
@@ -905,8 +1121,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "reorged";
         } | {
@@ -919,8 +1139,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "final_reorged";
         } | {
@@ -932,8 +1156,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "landed_again";
             version: components["schemas"]["Version"];
@@ -947,8 +1175,12 @@ export interface components {
             seq: number;
             signer: components["schemas"]["Address"];
             slot: components["schemas"]["Nonce"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "final_lost";
         } | {
@@ -960,8 +1192,12 @@ export interface components {
             seq: number;
             signer: components["schemas"]["Address"];
             slot: components["schemas"]["Nonce"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "displaced";
         } | {
@@ -974,8 +1210,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "confirmed";
             version: components["schemas"]["Version"];
@@ -990,8 +1230,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "reverted";
         } | {
@@ -1003,8 +1247,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "failed";
         } | {
@@ -1016,8 +1264,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "cancelled";
         } | {
@@ -1029,8 +1281,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "expired";
         } | {
@@ -1042,9 +1298,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "low_balance";
         } | {
@@ -1056,8 +1316,12 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "balance_restored";
         } | {
@@ -1068,9 +1332,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_held";
         } | {
@@ -1081,9 +1349,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_resumed";
         } | {
@@ -1094,9 +1366,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_paused";
         } | {
@@ -1107,9 +1383,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_disabled";
         } | {
@@ -1120,9 +1400,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_filled";
         } | {
@@ -1133,9 +1417,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "lane_reset";
         } | {
@@ -1146,9 +1434,13 @@ export interface components {
             /** @description its number in the journal of the whole store */
             seq: number;
             signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
             text: string;
             /** @description left out where it is about the lane */
             txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
             /** @constant */
             type: "all_cancelled";
             upTo: number;
@@ -1626,6 +1918,27 @@ export interface components {
             /** @description the signers it may see and use; all if left out. For viewers and submitters */
             signers?: components["schemas"]["Address"][] | null;
         };
+        /**
+         * @example {
+         *       "events": [
+         *         "tx.confirmed"
+         *       ],
+         *       "url": "https://example.com/hook"
+         *     }
+         */
+        NewWebhook: {
+            /** @description begin after the event of this number; from now on if left out */
+            after?: number | null;
+            /** @description only of these chains; empty: all */
+            chains?: components["schemas"]["ChainId"][] | null;
+            description?: string | null;
+            /** @description only of these names; empty: all */
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            /** @description only of these signers; empty: all */
+            signers?: components["schemas"]["Address"][] | null;
+            /** @description where to; https, and no private address unless the configuration says so */
+            url: string;
+        };
         /** @description a nonce of the account: its slot */
         Nonce: number;
         /** @description how it is carried */
@@ -1704,7 +2017,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "lane_disabled" | "not_the_owner" | "no_slot" | "unknown_predecessor" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -1796,6 +2109,10 @@ export interface components {
             } | null;
             payload: components["schemas"]["PayloadAsked"];
         };
+        Replay: {
+            /** @description everything after this event is delivered again */
+            after: number;
+        };
         /**
          * @description The idempotency key: 1 to 255 bytes without control characters, kept as written. It belongs to the signer, for ever.
          * @example invoice-4711
@@ -1822,6 +2139,44 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "submitter" | "operator" | "admin";
+        Rotation: {
+            /** @description for how long the old secret is used beside the new one */
+            overlapSeconds?: number | null;
+        };
+        RpcAnswer: {
+            error?: {
+                code: number;
+                data?: unknown;
+                message: string;
+            };
+            id: unknown;
+            /** @constant */
+            jsonrpc: "2.0";
+            result?: unknown;
+        } | {
+            error?: {
+                code: number;
+                data?: unknown;
+                message: string;
+            };
+            id: unknown;
+            /** @constant */
+            jsonrpc: "2.0";
+            result?: unknown;
+        }[];
+        RpcRequest: {
+            id?: string | number | null;
+            /** @constant */
+            jsonrpc?: "2.0";
+            method: string;
+            params?: unknown[] | Record<string, never>;
+        } | {
+            id?: string | number | null;
+            /** @constant */
+            jsonrpc?: "2.0";
+            method: string;
+            params?: unknown[] | Record<string, never>;
+        }[];
         /** @description what a node said to a send */
         SendReport: {
             /** @description the JSON-RPC error code */
@@ -1883,6 +2238,9 @@ export interface components {
             requestId?: components["schemas"]["RequestId"] | null;
             /** @description a configured signer of that chain */
             signer: components["schemas"]["Address"];
+        };
+        SwitchOff: {
+            reason?: string | null;
         };
         /**
          * Format: date-time
@@ -1998,6 +2356,97 @@ export interface components {
         TxId: string;
         /** @description a content of a transaction: 1 as asked, later ones by replace, cancel, expiry or failure */
         Version: number;
+        /** @description where events are delivered to, and how that goes */
+        Webhook: {
+            behind: number;
+            chains: components["schemas"]["ChainId"][];
+            createdAt: components["schemas"]["Time"];
+            /** @description events up to this number were taken up */
+            cursor: number;
+            deliveredAt: components["schemas"]["Time"] | null;
+            description: string;
+            disabledSince: components["schemas"]["Time"] | null;
+            enabled: boolean;
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            failingSince: components["schemas"]["Time"] | null;
+            healthy: boolean;
+            id: string;
+            lastFailure: string | null;
+            /** @description who delivers */
+            node: string | null;
+            retiringSecrets: {
+                generation: number;
+                until: components["schemas"]["Time"];
+            }[];
+            secretGeneration: number;
+            signers: components["schemas"]["Address"][];
+            /** @description why events are late or not sent */
+            trouble: string | null;
+            url: string;
+            /** @description how many are tried again */
+            waiting: number;
+        };
+        /** @description what is left out stays as it is */
+        WebhookChange: {
+            /** @description only of these chains; empty: all */
+            chains?: components["schemas"]["ChainId"][] | null;
+            description?: string | null;
+            /** @description only of these names; empty: all */
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            /** @description only of these signers; empty: all */
+            signers?: components["schemas"]["Address"][] | null;
+            url?: string | null;
+        };
+        WebhookDeleted: {
+            /** @constant */
+            deleted: true;
+            id: string;
+        };
+        /** @description a webhook with its new secret */
+        WebhookMade: {
+            behind: number;
+            chains: components["schemas"]["ChainId"][];
+            createdAt: components["schemas"]["Time"];
+            /** @description events up to this number were taken up */
+            cursor: number;
+            deliveredAt: components["schemas"]["Time"] | null;
+            description: string;
+            disabledSince: components["schemas"]["Time"] | null;
+            enabled: boolean;
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            failingSince: components["schemas"]["Time"] | null;
+            healthy: boolean;
+            id: string;
+            lastFailure: string | null;
+            /** @description who delivers */
+            node: string | null;
+            retiringSecrets: {
+                generation: number;
+                until: components["schemas"]["Time"];
+            }[];
+            /** @description what its receiver verifies with; shown this once */
+            secret: string;
+            secretGeneration: number;
+            signers: components["schemas"]["Address"][];
+            /** @description why events are late or not sent */
+            trouble: string | null;
+            url: string;
+            /** @description how many are tried again */
+            waiting: number;
+        };
+        WebhookPage: {
+            items: components["schemas"]["Webhook"][];
+            /** @description the `cursor` of the next page; null on the last */
+            nextCursor: string | null;
+        };
+        WebhookTest: {
+            delivered: boolean;
+            failure?: string;
+            messageId: string;
+            /** @description the receiver's */
+            status: number | null;
+            tookMs: number;
+        };
         /**
          * @description an amount in wei, or a price in wei per gas
          * @example 1000000000
@@ -2669,7 +3118,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `store_unavailable`: The store cannot be used now; `too_many_listeners`: Too many callers listen to events */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -2679,7 +3128,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "store_unavailable" | "too_many_listeners";
                     };
                 };
             };
@@ -5966,6 +6415,1830 @@ export interface operations {
             };
         };
     };
+    listWebhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them, on one page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookPage"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewWebhook"];
+            };
+        };
+        responses: {
+            /** @description It is delivered to. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookMade"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type; `bad_address`: An address cannot be read; `bad_value`: A field has a value that is not allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_value";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `webhooks_off`: Webhooks cannot be used here; `too_many_webhooks`: There are as many webhooks as there may be; `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "webhooks_off" | "too_many_webhooks" | "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `bad_url`: Events cannot be delivered to this URL */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_url";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    getWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeleted"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    changeWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookChange"];
+            };
+        };
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type; `bad_address`: An address cannot be read; `bad_value`: A field has a value that is not allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_value";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `bad_url`: Events cannot be delivered to this URL */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_url";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    listDeliveries: {
+        parameters: {
+            query?: {
+                /** @description only those in this state */
+                state?: "waiting" | "held" | "given_up";
+                /** @description the `nextCursor` of the page before */
+                cursor?: number;
+                /** @description how many a page has at most */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, the oldest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryPage"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `bad_query`: The query cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "bad_query";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    redeliver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is to be delivered. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time; `nothing_to_replay`: There is nothing to deliver again */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy" | "nothing_to_replay";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    disableWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SwitchOff"];
+            };
+        };
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type; `bad_value`: A field has a value that is not allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type" | "bad_value";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    enableWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    replayWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Replay"];
+            };
+        };
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time; `nothing_to_replay`: There is nothing to deliver again */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy" | "nothing_to_replay";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    rotateWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Rotation"];
+            };
+        };
+        responses: {
+            /** @description The new secret is in this answer only. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookMade"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type; `bad_value`: A field has a value that is not allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type" | "bad_value";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time; `webhooks_off`: Webhooks cannot be used here */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy" | "webhooks_off";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    testWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What came of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookTest"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `busy`: Others are changing this all the time; `webhooks_off`: Webhooks cannot be used here */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "busy" | "webhooks_off";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
     docs: {
         parameters: {
             query?: never;
@@ -6482,6 +8755,310 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
                         code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    rpcSocket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                chain: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The connection is a WebSocket from here on. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `method_not_allowed`: The path does not take this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "method_not_allowed";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now; `too_many_sockets`: As many WebSockets are open as there may be */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable" | "too_many_sockets";
+                    };
+                };
+            };
+        };
+    };
+    rpc: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same call with the same key is done once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                chain: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RpcRequest"];
+            };
+        };
+        responses: {
+            /** @description The answer, or the error. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RpcAnswer"];
+                };
+            };
+            /** @description There were notifications only. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `invalid_json`: The body is not JSON; `bad_request_id`: The requestId cannot be used; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "bad_request_id" | "missing_field" | "unknown_field" | "wrong_type";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: There is no such thing */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
                     };
                 };
             };

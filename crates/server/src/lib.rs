@@ -10,6 +10,8 @@ mod access;
 mod body;
 mod connections;
 mod event;
+#[cfg(test)]
+mod fuzz;
 pub mod grpc;
 mod guard;
 pub mod metrics;

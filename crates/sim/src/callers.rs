@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
 use landfall_core::request::{
-    After, AfterState, AskedFees, Authorization, OnFailure, OnReorg, Options, Payload, Speed,
+    After, AfterState, AskedFees, AtOnce, Authorization, OnFailure, OnReorg, Options, Payload, Speed,
 };
 use landfall_core::transaction::Terms;
 use landfall_core::{Account, Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
@@ -48,6 +48,9 @@ pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
 pub(crate) fn caller_of(marker: u64) -> usize {
     usize::try_from(marker >> 32).unwrap_or(usize::MAX)
 }
+
+/// One of so many requests is to be bound and signed at once, however many are out.
+const AT_ONCE: u64 = 7;
 
 fn request(world: &Arc<World>, marker: u64) -> Submission {
     let scenario = &world.scenario;
@@ -95,12 +98,14 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     // A person may say no to a dear one.
     let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
+    // Some callers wait for a hash, which nobody has whose transaction follows another.
+    let at_once = (marker % AT_ONCE == 0 && options.after.is_none()).then(AtOnce::default);
     let submission = Submission {
         lane: LaneId { chain, signer },
         request_id: RequestId::parse(&key).ok(),
         payload,
         options,
-        at_once: None,
+        at_once,
     };
     let asked =
         Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee, slot: None };

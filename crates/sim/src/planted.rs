@@ -201,6 +201,16 @@ impl Planted {
     pub fn scenario(self, seed: u64) -> Scenario {
         match self {
             Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
+            // More waits in each lane than one load brings into memory.
+            Self::CancelAllInMemory => {
+                let many = Scenario::from_seed(seed);
+                Scenario {
+                    requests_per_caller: many.requests_per_caller * 2,
+                    chains: 1,
+                    max_in_flight: 2,
+                    ..many
+                }
+            }
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
             // Some slots can still be taken back when the chain starts over.

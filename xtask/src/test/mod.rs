@@ -76,7 +76,7 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
 
     for suite in SUITES {
         if suite.by_default || all {
-            rows.push(run_suite(workspace, suite, &runner, &tools, filters, all));
+            rows.push(run_suite(workspace, suite, all, &runner, &tools, filters));
         } else {
             rows.push(Row::not_run(suite.name, "only with --all".to_owned()));
         }
@@ -99,10 +99,10 @@ enum Runner {
 fn run_suite(
     workspace: &Workspace,
     suite: &Suite,
+    all: bool,
     runner: &Runner,
     tools: &[Tool],
     filters: &[String],
-    all: bool,
 ) -> Row {
     heading(&format!("suite: {} ({})", suite.name, suite.covers));
     match suite.tests {
@@ -125,6 +125,10 @@ fn run_suite(
         // Tests that look for trouble by chance do so for longer.
         if all {
             command.env("LANDFALL_THOROUGH", "1");
+        }
+        // A short run of each decoder is part of every test run.
+        if all && std::env::var_os("LANDFALL_FUZZ_INPUTS").is_none() {
+            command.env("LANDFALL_FUZZ_INPUTS", "1000000");
         }
         // The simulator's new seeds begin elsewhere each day; a failing one is named whole in the output.
         if std::env::var_os("LANDFALL_SIM_FROM").is_none() {

@@ -72,3 +72,42 @@ proptest! {
         prop_assert_eq!(read.access_list().map_or(0, |list| list.0.len()), usize::from(storage.is_some()));
     }
 }
+
+/// How many damaged transactions are read: some in every test run, a million in `cargo xtask test --all`.
+fn inputs() -> u64 {
+    std::env::var("LANDFALL_FUZZ_INPUTS").ok().and_then(|count| count.parse().ok()).unwrap_or(5_000)
+}
+
+#[tokio::test]
+async fn whatever_bytes_come_as_a_signed_transaction_are_read_or_refused() {
+    let mut good = Vec::new();
+    for fees in [Fees::Legacy { gas_price: Price(7) }, Fees::Dynamic { max_fee: Price(9), tip: Price(2) }] {
+        let draft = transfer(3, fees);
+        let signature = signer().sign(vec![EvmCodec.preimage(&draft)]).await.remove(0).unwrap();
+        good.push(EvmCodec.seal(&draft, &signature).raw.to_vec());
+    }
+    let mut state = 1_u64;
+    let mut choose = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end.max(1)
+    };
+    let mut taken = 0_u64;
+    for _ in 0..inputs() {
+        let mut bytes = good[choose(good.len())].clone();
+        for _ in 0..choose(4) {
+            let at = choose(bytes.len());
+            match choose(4) {
+                0 if at < bytes.len() => bytes[at] ^= 1 << choose(8),
+                1 => bytes.insert(at, choose(256) as u8),
+                2 if at < bytes.len() => drop(bytes.remove(at)),
+                _ => bytes.truncate(at),
+            }
+        }
+        if let Ok(read) = EvmCodec.read(&bytes) {
+            taken += 1;
+            // Whatever is taken has the hash by which the chain will know it.
+            assert_eq!(read.hash.0, keccak256(&bytes));
+        }
+    }
+    assert!(taken > inputs() / 10 && taken < inputs(), "{taken}");
+}

@@ -97,7 +97,9 @@ impl Lane {
         let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
         let has_new = free.iter().any(|slot| !self.row.returned.contains(slot));
         let mut matched = Vec::new();
-        let candidates = self.candidates(free.len(), has_new);
+        // One whose hash is waited for may stand behind more than there are slots for.
+        let most = if self.hurries() && !free.is_empty() { usize::MAX } else { free.len() };
+        let candidates = self.candidates(most, has_new);
         // Up to the last one whose caller waits for its hash, slots beyond the window are handed out too.
         let hurried = candidates.iter().rposition(|candidate| candidate.at_once).map_or(0, |last| last + 1);
         let window_end = self.chain_count().map_or(0, |count| count.0.saturating_add(self.bound_ahead()));
@@ -115,6 +117,11 @@ impl Lane {
             }
         }
         matched
+    }
+
+    /// Somebody waits for the hash of one that has no slot yet.
+    fn hurries(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.tx.request.at_once.is_some())
     }
 
     /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
@@ -206,8 +213,7 @@ impl Lane {
             }
         }
         let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let hurries = self.waiting.values().any(|waiting| waiting.tx.request.at_once.is_some());
-        let ahead = if hurries { self.signed_ahead() } else { self.bound_ahead() };
+        let ahead = if self.hurries() { self.signed_ahead() } else { self.bound_ahead() };
         let end = if self.next_is_open() { 0 } else { count.0.saturating_add(ahead) };
         while next.0 < end {
             free.push(next);

@@ -15,7 +15,9 @@ const ROLES: [&str; 4] = ["viewer", "submitter", "operator", "admin"];
 const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
 
 fn guarded() -> Settings {
-    Settings { signers: 2, env: vec![("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned())], ..Settings::default() }
+    let mut settings = Settings { signers: 2, ..Settings::default() };
+    settings.env.push(("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned()));
+    settings
 }
 
 /// Makes a key, and gives its id and its text.
@@ -29,7 +31,7 @@ async fn key_of(admin: &Api, role: &str) -> Api {
 }
 
 /// Every path with the least role that may use it; none: everybody may.
-fn paths(tx: &str, key: &str) -> Vec<(Method, String, Option<&'static str>)> {
+fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'static str>)> {
     let lane = format!("/api/v1/lanes/{CHAIN_ID}/{}", signer(0));
     let mut all = vec![
         (Method::GET, "/health/live".to_owned(), None),
@@ -60,6 +62,23 @@ fn paths(tx: &str, key: &str) -> Vec<(Method, String, Option<&'static str>)> {
     for verb in ["pause", "resume", "disable", "reset", "cancel-all", "fill"] {
         all.push((Method::POST, format!("{lane}/{verb}"), Some("operator")));
     }
+    let webhook = format!("/api/v1/webhooks/{webhook}");
+    for (method, path, least) in [
+        (Method::GET, "/api/v1/webhooks".to_owned(), "viewer"),
+        (Method::POST, "/api/v1/webhooks".to_owned(), "admin"),
+        (Method::GET, webhook.clone(), "viewer"),
+        (Method::PATCH, webhook.clone(), "admin"),
+        (Method::POST, format!("{webhook}/rotate"), "admin"),
+        (Method::POST, format!("{webhook}/enable"), "operator"),
+        (Method::POST, format!("{webhook}/disable"), "operator"),
+        (Method::POST, format!("{webhook}/replay"), "operator"),
+        (Method::POST, format!("{webhook}/test"), "operator"),
+        (Method::GET, format!("{webhook}/deliveries"), "viewer"),
+        (Method::POST, format!("{webhook}/deliveries/1/redeliver"), "operator"),
+        (Method::DELETE, webhook.clone(), "admin"),
+    ] {
+        all.push((method, path, Some(least)));
+    }
     all
 }
 
@@ -79,6 +98,9 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
     let admin = server.api.with_key(ADMIN_KEY);
     let tx = admin.submit(&transfer_as("known")).await;
     admin.until_state(&tx, "broadcast").await;
+    // Not reachable by what is configured, so nothing leaves the machine.
+    let webhook = admin.post("/api/v1/webhooks", &json!({ "url": "https://localhost:1/" })).await.expect(201);
+    let webhook_id = text(&webhook, "id");
     let mut roles = Vec::new();
     for role in ROLES {
         roles.push((role, key_of(&admin, role).await));
@@ -96,7 +118,7 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
 
     // Those who may not: nothing changes, and nothing is said but that.
     let before = everything(&admin).await;
-    for (method, path, least) in paths(&tx, &revoked_id) {
+    for (method, path, least) in paths(&tx, &revoked_id, &webhook_id) {
         let Some(least) = least else { continue };
         for (who, api) in &strangers {
             let answer = api.send(api.request(method.clone(), &path)).await;
@@ -116,9 +138,13 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
         }
     }
     assert_eq!(everything(&admin).await, before);
+    let untouched = admin.get(&format!("/api/v1/webhooks/{webhook_id}")).await.expect(200);
+    for field in ["url", "events", "enabled", "secretGeneration"] {
+        assert_eq!(untouched[field], webhook[field], "{field}");
+    }
 
     // Those who may get past the door, whatever the handler says to an empty body.
-    for (method, path, least) in paths(&tx, &revoked_id) {
+    for (method, path, least) in paths(&tx, &revoked_id, &webhook_id) {
         let needed = least.map_or(0, |least| ROLES.iter().position(|role| *role == least).unwrap());
         for (role, api) in &roles[needed..] {
             let answer = api.send(api.request(method.clone(), &path)).await;
@@ -162,6 +188,15 @@ async fn a_key_for_some_signers_neither_uses_nor_sees_the_others() {
     follower["requestId"] = json!("follower");
     follower["options"] = json!({ "after": { "txId": of_first } });
     limited.post("/api/v1/tx", &follower).await.expect_problem(422, "unknown_predecessor");
+
+    let mut events = limited.request(Method::GET, "/api/v1/events?after=0").send().await.unwrap();
+    let (mut heard, own_id) = (String::new(), text(&batch["items"][1], "txId"));
+    while !heard.contains(&own_id) {
+        let chunk = events.chunk().await.unwrap().expect("the stream goes on");
+        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(!heard.contains(&of_first), "what came before is another signer's: {heard}");
+    drop(events);
 
     let unknown = of_first.replace(|c: char| c.is_ascii_digit(), "0");
     for path in ["", "/journal", "/confirmations"] {

@@ -67,7 +67,6 @@ fn number(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-// covers: R11
 #[tokio::test]
 async fn the_hash_of_a_send_leads_to_whatever_attempt_won() {
     let chain = Chain::without_mining().await;

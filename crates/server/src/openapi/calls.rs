@@ -279,7 +279,7 @@ fn rpc() -> Vec<Operation> {
     let chain = || anything("the id of a configured chain");
     vec![
         post("/rpc/{chain}", "rpc", "JSON-RPC 2.0, one call or a batch")
-            .says("Error codes are those of EIP-1474 and EIP-1193.")
+            .says("docs/json-rpc.md has the methods. Error codes are those of EIP-1474 and EIP-1193.")
             .at("chain", chain())
             .parameter(idempotency_key())
             .takes(refer("RpcRequest"), true)

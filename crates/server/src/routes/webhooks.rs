@@ -626,11 +626,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::access::Role;
 
     fn only(signers: &[Account]) -> Caller {
-        let signers = Some(Arc::new(signers.iter().copied().collect()));
-        Caller { signers, role: Role::Admin, ..Caller::anyone() }
+        let mut caller = Caller::anyone();
+        caller.signers = Some(Arc::new(signers.iter().copied().collect()));
+        caller
     }
 
     fn account(n: u8) -> Account {

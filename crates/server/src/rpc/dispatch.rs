@@ -40,7 +40,7 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
         "net_version" => json!(asker.chain.to_string()),
         "web3_clientVersion" => json!(concat!("Landfall/v", env!("CARGO_PKG_VERSION"))),
         "eth_accounts" | "eth_requestAccounts" => accounts(asker),
-        "eth_blockNumber" => look::block_number(asker)?,
+        "eth_blockNumber" => look::block_number(asker).await?,
         "eth_getBlockByNumber" => return look::block_by_number(asker, params).await,
         "eth_getTransactionCount" => look::count(asker, params).await?,
         "eth_getTransactionReceipt" => look::receipt(asker, params).await?,

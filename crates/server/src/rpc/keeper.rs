@@ -27,9 +27,9 @@ use landfall_engine::Handle;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Asker;
-use super::error::{INVALID_INPUT, LIMIT, RpcError, UNAVAILABLE};
+use super::error::{INVALID_INPUT, LIMIT, RpcError};
 use super::params::quantity;
+use super::{Asker, look};
 
 /// As many are kept at once.
 const MOST: usize = 10_000;
@@ -144,12 +144,8 @@ impl Keeper {
 
     /// The account's count at the head, and with what its node's pool holds.
     async fn counts(&self, asker: &Asker, account: Account) -> Result<(Slot, Slot), RpcError> {
-        let unavailable = |text: String| RpcError::coded(UNAVAILABLE, text, "chain_unavailable");
-        let view =
-            self.handle.shown(asker.chain).ok_or_else(|| unavailable("the chain was not seen yet".into()))?;
-        let counts = asker.adapter.counts(&[account], &view.head.at).await;
-        let count =
-            counts.map_err(|error| unavailable(error.to_string()))?.first().copied().unwrap_or_default();
+        let view = look::head(asker).await?;
+        let count = look::counted(asker, &view, account).await?;
         let asked = asker.adapter.ask("eth_getTransactionCount", &json!([account.0, "pending"])).await.ok();
         let pending = asked.and_then(|text| quantity(text.trim_matches('"'))).map_or(count, Slot);
         Ok((count, pending.max(count)))

@@ -7,31 +7,44 @@
 //! A hash of any attempt of ours leads to the attempt that won.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_core::ports::store::{TxQuery, TxRecord};
 use landfall_core::view::{ChainView, Receipt};
 use landfall_core::{Account, LaneId, Slot, TxHash};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::error::{RpcError, UNAVAILABLE};
 use super::params::{Params, hex, quantity};
 use super::{Asker, pass};
 
-fn head(asker: &Asker) -> Result<Arc<ChainView>, RpcError> {
-    let unseen = || {
-        let text = format!("chain {} has not been seen yet since the start; ask again", asker.chain);
-        RpcError::coded(UNAVAILABLE, text, "chain_unavailable")
-    };
-    asker.app.handle.shown(asker.chain).ok_or_else(unseen)
+/// How long a caller waits for the first look at a chain after a start.
+const FIRST_LOOK: Duration = Duration::from_secs(4);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The picture of the chain that everything here is told from.
+pub(super) async fn head(asker: &Asker) -> Result<Arc<ChainView>, RpcError> {
+    let until = Instant::now() + FIRST_LOOK;
+    loop {
+        if let Some(view) = asker.app.handle.shown(asker.chain) {
+            return Ok(view);
+        }
+        if Instant::now() >= until {
+            let text = format!("chain {} has not been seen yet since the start; ask again", asker.chain);
+            return Err(RpcError::coded(UNAVAILABLE, text, "chain_unavailable"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
-pub(super) fn block_number(asker: &Asker) -> Result<Value, RpcError> {
-    Ok(hex(head(asker)?.head.at.number))
+pub(super) async fn block_number(asker: &Asker) -> Result<Value, RpcError> {
+    Ok(hex(head(asker).await?.head.at.number))
 }
 
 pub(super) async fn block_by_number(asker: &Asker, params: Value) -> Result<String, RpcError> {
     let which = params.get(0).and_then(Value::as_str).unwrap_or_default();
-    let head = head(asker)?.head.at;
+    let head = head(asker).await?.head.at;
     if which == "latest" {
         let whole = params.get(1).cloned().unwrap_or(Value::Bool(false));
         return pass::on(asker, "eth_getBlockByHash", &json!([head.hash, whole])).await;
@@ -49,7 +62,7 @@ pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcErro
     let lane = LaneId { chain: asker.chain, signer: account };
     let managed = asker.app.handle.parts().signers.contains_key(&lane) && asker.caller.sees(account);
     match (at.as_str(), managed) {
-        (Some("latest"), false) => Ok(hex(counted(asker, &*head(asker)?, account).await?.0)),
+        (Some("latest"), false) => Ok(hex(counted(asker, &*head(asker).await?, account).await?.0)),
         (Some("latest"), true) => Ok(hex(latest(asker, lane).await?.0)),
         (Some("pending"), true) => {
             let summary = asker.app.handle.store().lane(lane).await?;
@@ -60,20 +73,25 @@ pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcErro
     }
 }
 
-async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
+pub(super) async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
     if let Some(count) = head.counts.get(&account) {
         return Ok(*count);
     }
-    let unavailable = |error: landfall_core::ports::chain::Error| {
-        RpcError::coded(UNAVAILABLE, error.to_string(), "chain_unavailable")
-    };
-    let counts = asker.adapter.counts(&[account], &head.head.at).await.map_err(unavailable)?;
-    Ok(counts.first().copied().unwrap_or_default())
+    if let Ok(counts) = asker.adapter.counts(&[account], &head.head.at).await
+        && let [count] = counts.as_slice()
+    {
+        return Ok(*count);
+    }
+    // A node that keeps no older state says what it has now. Nothing of ours is under way for this account.
+    let latest = pass::read(asker, "eth_getTransactionCount", &json!([account.0, "latest"])).await?;
+    latest.as_str().and_then(quantity).map(Slot).ok_or_else(|| {
+        RpcError::coded(UNAVAILABLE, format!("a node answered {latest} as a count"), "chain_unavailable")
+    })
 }
 
 /// A managed account's count: not past a transaction of ours whose receipt is not shown yet.
 async fn latest(asker: &Asker, lane: LaneId) -> Result<Slot, RpcError> {
-    let at_head = counted(asker, &*head(asker)?, lane.signer).await?;
+    let at_head = counted(asker, &*head(asker).await?, lane.signer).await?;
     if let Some(stored) = asker.app.handle.shown_count(lane) {
         return Ok(at_head.min(stored));
     }
@@ -102,7 +120,7 @@ pub(super) async fn record(asker: &Asker, hash: TxHash) -> Result<Option<TxRecor
 
 async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
     let Some(record) = record(asker, hash).await? else { return Ok(None) };
-    let head = head(asker)?;
+    let head = head(asker).await?;
     let shown = |receipt: &Receipt| receipt.block.number <= head.head.at.number;
     let mut receipt = record.tx.status.receipt.clone().filter(shown);
     let is_open = receipt.is_none() && !record.tx.status.state.is_terminal();

@@ -168,8 +168,7 @@ impl Courier {
 
     /// Reads on, as long as there is room.
     async fn fill(&mut self) -> Result<(), Ended> {
-        let enough = if self.is_failing() { 1 } else { AHEAD };
-        while self.queue.fresh() < enough {
+        while self.has_room() {
             let rows = self.shared.store().journal_after(self.queue.read(), PAGE).await?;
             for row in &rows {
                 let standing = self.reader.next(self.shared.store(), row).await?;
@@ -189,6 +188,16 @@ impl Courier {
         Ok(())
     }
 
+    /// More events may be read. While the receiver fails, one is enough.
+    fn has_room(&self) -> bool {
+        self.queue.fresh() < if self.is_failing() { 1 } else { AHEAD }
+    }
+
+    /// How many deliveries there may be at once.
+    fn at_once(&self) -> usize {
+        if self.is_failing() { 1 } else { self.shared.settings.at_once }
+    }
+
     fn is_failing(&self) -> bool {
         self.failing.len() >= FAILING_AT
     }
@@ -199,8 +208,7 @@ impl Courier {
         if now < self.not_before {
             return;
         }
-        let at_once = if self.is_failing() { 1 } else { self.shared.settings.at_once };
-        while self.flights.len() < at_once {
+        while self.flights.len() < self.at_once() {
             let next = if self.is_failing() {
                 let which = if self.ask_with_new { Which::Fresh } else { Which::Rows };
                 self.ask_with_new = !self.ask_with_new;
@@ -225,12 +233,14 @@ impl Courier {
     /// Waits for something to do.
     async fn wait(&mut self) -> Result<(), Ended> {
         let now = self.shared.now();
-        let due = self.queue.next_due().map(|due| due.max(self.not_before).since(now));
+        // What is due goes as soon as there is a place for it.
+        let due = self.queue.next_due().filter(|_| self.flights.len() < self.at_once());
+        let due = due.map(|due| due.max(self.not_before).since(now));
         let asked = (self.not_before > now).then(|| self.not_before.since(now));
         let pause = [due, asked, Some(WRITE_EVERY)].into_iter().flatten().min().unwrap_or(WRITE_EVERY);
         // Not a busy loop, even if what is due cannot go.
         let pause = pause.max(Duration::from_millis(5));
-        let has_room = self.queue.fresh() < AHEAD;
+        let has_room = self.has_room();
         tokio::select! {
             Some(landed) = self.flights.join_next(), if !self.flights.is_empty() => {
                 match landed {

@@ -148,7 +148,8 @@ impl Desk {
             if !is_there {
                 courier.task.abort();
             }
-            is_there && !courier.task.is_finished()
+            // One that has ended says so just before its task does.
+            is_there && !courier.newer.is_closed()
         });
         for stored in &all {
             if let Some(courier) = self.running().get(&stored.id) {

@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Looks in vain until a proof is asked for, and answers that this took the slot.
-    fn proven(&mut self, slot: u64, taker: Option<Taker>) {
+    pub(super) fn proven(&mut self, slot: u64, taker: Option<Taker>) {
         self.look_in_vain(3);
         assert_eq!(self.proof().slot, Slot(slot));
         let block = self.winner_block(slot);

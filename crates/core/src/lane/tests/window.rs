@@ -1,13 +1,15 @@
 use alloy_primitives::U256;
 
-use super::super::test_world::Fault;
+use super::super::test_world::{Fault, payment_with_gas, request};
 use super::{Kind, World, settings, world};
 use crate::fees::DataFee;
-use crate::lane::Action;
+use crate::lane::{Action, LaneEvent};
 use crate::outcome::SendOutcome;
+use crate::ports::store::CommandKind;
+use crate::request::{AtOnce, Options, Request};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
-use crate::{Gas, Wei};
+use crate::{Gas, Slot, Wei};
 
 fn gapless() -> LaneSettings {
     LaneSettings { gapless: true, ..settings() }
@@ -208,4 +210,71 @@ fn where_a_gateway_wants_it_an_accounts_first_transaction_goes_out_alone() {
     assert_eq!(world.attempts(3).len(), 1);
     world.finalise();
     assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+impl World {
+    /// A payment whose caller waits for its hash.
+    fn submit_at_once(&mut self) -> crate::TxId {
+        let number = self.desk.store.txs.len() as u64 + 1;
+        let (payload, now) = (payment_with_gas(number), self.desk.now);
+        let at_once = Some(AtOnce::default());
+        let id = self.desk.store.admit(Request { at_once, ..request(payload, Options::default(), now) });
+        self.turn(vec![LaneEvent::Work]);
+        id
+    }
+}
+
+#[test]
+fn one_whose_hash_is_waited_for_is_bound_beyond_the_window_and_takes_those_before_it_along() {
+    let mut world = world(LaneSettings { max_in_flight: 2, max_signed_ahead: 5, ..settings() });
+    let early: Vec<_> = (0..3).map(|_| world.submit()).collect();
+    world.rest();
+    assert_eq!(early.iter().map(|id| world.slot_of(*id)).collect::<Vec<_>>(), [Some(5), Some(6), None]);
+    let awaited = world.submit_at_once();
+    let late = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(early[2]), Some(7), "it came first");
+    assert_eq!(world.slot_of(awaited), Some(8));
+    assert_eq!(world.slot_of(late), None, "nobody waits for its hash");
+    assert_eq!(world.chain.pool.len(), 2, "no more are sent than the window holds");
+    let (last, beyond) = (world.submit_at_once(), world.submit_at_once());
+    world.rest();
+    assert_eq!(world.slot_of(late), Some(9), "the fifth slot is the last");
+    assert_eq!((world.slot_of(last), world.slot_of(beyond)), (None, None));
+    for _ in 0..6 {
+        world.finalise();
+    }
+    let all = early.into_iter().chain([awaited, late, last, beyond]);
+    assert!(all.into_iter().all(|id| world.desk.store.state(id) == TxState::Confirmed));
+}
+
+#[test]
+fn a_withdrawal_ends_what_has_no_bytes_and_leaves_alone_what_has() {
+    let mut world = world(LaneSettings { max_in_flight: 1, max_signed_ahead: 1, ..settings() });
+    let (bound, waiting) = (world.submit_at_once(), world.submit_at_once());
+    world.rest();
+    for tx in [bound, waiting] {
+        world.command(CommandKind::Withdraw { tx });
+        world.rest();
+    }
+    assert_eq!(world.desk.store.state(waiting), TxState::Cancelled);
+    assert_eq!(world.desk.store.tx(bound).status.ending, None);
+    world.finalise();
+    assert_eq!(world.desk.store.state(bound), TxState::Confirmed);
+    assert_eq!(world.attempts(5).len(), 1, "nothing was signed to take its place");
+}
+
+#[test]
+fn the_count_that_is_shown_stays_below_a_slot_whose_receipt_is_missing() {
+    let mut world = world(settings());
+    let first = world.broadcast();
+    world.broadcast();
+    assert_eq!(world.desk.lane.shown_count(), Some(Slot(5)));
+    // The block is there, and its receipts were not read.
+    world.chain.mine(100, true, world.desk.now);
+    world.show(0, false);
+    assert_eq!(world.desk.lane.shown_count(), Some(Slot(5)));
+    world.rest();
+    assert_eq!(world.desk.store.state(first), TxState::Mined);
+    assert_eq!(world.desk.lane.shown_count(), Some(Slot(7)));
 }
