@@ -44,6 +44,26 @@ pub enum SendOutcome {
 }
 
 impl SendOutcome {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Accepted,
+        Self::AlreadyKnown,
+        Self::NonceTooLow,
+        Self::NonceTooHigh,
+        Self::ReplacementUnderpriced,
+        Self::Underpriced,
+        Self::FeeBelowBase,
+        Self::InsufficientFunds,
+        Self::AccountLimit,
+        Self::PoolFull,
+        Self::Invalid,
+        Self::Reverted,
+        Self::NodePolicy,
+        Self::Endpoint,
+        Self::NeverIncludable,
+        Self::Unknown,
+    ];
+
     /// A stable word for metrics, journals and answers.
     #[must_use]
     pub fn name(self) -> &'static str {

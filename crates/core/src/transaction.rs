@@ -126,6 +126,41 @@ pub enum ReasonCode {
     NotReplaced,
 }
 
+impl ReasonCode {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::WouldRevert,
+        Self::Reverted,
+        Self::InsufficientFunds,
+        Self::Invalid,
+        Self::SignatureRefused,
+        Self::Displaced,
+        Self::Rejected,
+        Self::DeadlinePassed,
+        Self::CancelledByCaller,
+        Self::PredecessorFailed,
+        Self::NotReplaced,
+    ];
+
+    /// The word in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WouldRevert => "would_revert",
+            Self::Reverted => "reverted",
+            Self::InsufficientFunds => "insufficient_funds",
+            Self::Invalid => "invalid",
+            Self::SignatureRefused => "signature_refused",
+            Self::Displaced => "displaced",
+            Self::Rejected => "rejected",
+            Self::DeadlinePassed => "deadline_passed",
+            Self::CancelledByCaller => "cancelled_by_caller",
+            Self::PredecessorFailed => "predecessor_failed",
+            Self::NotReplaced => "not_replaced",
+        }
+    }
+}
+
 /// Why a transaction ended, for programs and for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
@@ -415,6 +450,13 @@ impl Transaction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reason_serialises_as_its_name() {
+        for code in ReasonCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.name());
+        }
+    }
 
     #[test]
     fn every_state_has_its_own_name_and_serialises_as_it() {

@@ -96,6 +96,9 @@ pub(crate) enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Print the OpenAPI document of the API, as the server has it at /openapi.json.
+    #[command(after_help = "Example:\n  landfall openapi > docs/openapi.json")]
+    Openapi,
 }
 
 impl Command {

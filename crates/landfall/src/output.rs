@@ -12,6 +12,9 @@ pub(crate) fn failure(error: &anyhow::Error) {
     for cause in error.chain().skip(1) {
         eprintln!("  because: {cause}");
     }
+    if let Some(advice) = crate::client::advice(error) {
+        eprintln!("  {advice}");
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +67,7 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 
 /// JSON for programs.
 pub(crate) fn json(value: &Value) {
-    println!("{}", serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
+    println!("{value:#}");
 }
 
 /// A field as text; a dash where there is none.

@@ -93,8 +93,15 @@ const RULES: &[Rule] = &[
         because: "the simulator runs the engine on the memory store and fakes of its own, without alloy's providers and any database",
     },
     Rule {
+        package: "landfall-client",
+        knows: &[],
+        never: &[PROVIDERS, DATABASES],
+        because: "a client knows the API from the outside, as a stranger's program does",
+    },
+    Rule {
         package: "landfall",
         knows: &[
+            "landfall-client",
             "landfall-core",
             "landfall-engine",
             "landfall-server",

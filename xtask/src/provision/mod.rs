@@ -7,7 +7,9 @@
 mod anvil;
 mod clients;
 mod postgres;
+mod schemathesis;
 mod standardwebhooks;
+mod typescript;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -33,6 +35,8 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
     let cache = workspace.cache();
     Ok(vec![
         anvil::provide(&cache)?,
+        schemathesis::provide(&cache)?,
+        typescript::provide(&workspace.root)?,
         clients::provide(&workspace.root, &cache)?,
         standardwebhooks::provide(&cache)?,
         postgres::provide()?,

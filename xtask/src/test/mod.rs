@@ -122,6 +122,10 @@ fn run_suite(
         for tool in tools {
             command.env(tool.variable, &tool.value);
         }
+        // Tests that look for trouble by chance do so for longer.
+        if all {
+            command.env("LANDFALL_THOROUGH", "1");
+        }
         // A short run of each decoder is part of every test run.
         if all && std::env::var_os("LANDFALL_FUZZ_INPUTS").is_none() {
             command.env("LANDFALL_FUZZ_INPUTS", "1000000");

@@ -13,28 +13,28 @@ use crate::node::open_store;
 use crate::output::{self, Colour, coloured, text};
 use crate::system::{SystemClock, SystemRandom};
 
-const PATH: &str = "/api/v1/api-keys";
 const HEADER: [&str; 8] = ["id", "name", "role", "state", "signers", "rate", "created", "expires"];
 
 pub(crate) async fn run(command: ApiKey) -> Result<()> {
     match command {
         ApiKey::Create(new) => create(&new).await,
         ApiKey::List { remote } => {
-            let keys = Client::new(&remote.url)?.get(PATH).await?;
+            let keys: Vec<Value> =
+                Client::new(&remote.url)?.api_keys().await?.into_iter().map(|key| json!(key)).collect();
             if remote.json {
-                output::json(&keys);
+                output::json(&json!({ "items": keys, "nextCursor": null }));
             } else {
-                let rows = keys["items"].as_array().into_iter().flatten().map(row).collect();
+                let rows = keys.iter().map(row).collect();
                 println!("{}", output::table(&HEADER, rows));
             }
             Ok(())
         }
         ApiKey::Revoke { id, remote } => {
-            let key = Client::new(&remote.url)?.delete(&format!("{PATH}/{id}")).await?;
+            let key = Client::new(&remote.url)?.revoke_api_key(&id).await?;
             if remote.json {
-                output::json(&key);
+                output::json(&json!(key));
             } else {
-                println!("{} ({}) opens nothing any more", text(&key, "id"), text(&key, "name"));
+                println!("{} ({}) opens nothing any more", key.id, key.name);
             }
             Ok(())
         }
@@ -53,7 +53,7 @@ async fn create(new: &NewApiKey) -> Result<()> {
     }
     let made = match &new.config {
         Some(config) => create_in_store(config, body).await?,
-        None => Client::new(&new.remote.url)?.post(PATH, Some(&body)).await?,
+        None => json!(Client::new(&new.remote.url)?.create_api_key(&body).await?),
     };
     if new.remote.json {
         output::json(&made);

@@ -50,7 +50,7 @@ pub(crate) async fn run(database: &str, as_json: bool) -> Result<ExitCode> {
     settings.spec.poll_ms = 50;
     let ground = Ground { store: Some(database.to_owned()), nodes: NODES };
     let rig = Rig::start_on(ground, settings, LANES).await?;
-    let clients = rig.urls().map(Client::new).collect::<Result<Vec<_>>>()?;
+    let clients = rig.urls().map(Client::new).collect::<Result<Vec<_>, _>>()?;
     let mut bench = Failover { chain: chain.config().chain_id, rig, clients, handed_over: 0 };
     let seen = tokio::time::timeout(LIMIT * 4, bench.both_ways()).await.context("it took too long")??;
     report(&seen, as_json);
@@ -87,8 +87,8 @@ impl Failover {
             while !waiting.is_empty() {
                 let mut still = Vec::new();
                 for id in waiting {
-                    let tx = client.get(&format!("/api/v1/tx/{id}")).await?;
-                    if tx["hash"].is_string() { took.push(begun.elapsed()) } else { still.push(id) }
+                    let tx = client.transaction(&id).await?;
+                    if tx.hash.is_some() { took.push(begun.elapsed()) } else { still.push(id) }
                 }
                 waiting = still;
                 tokio::time::sleep(ASK_EVERY).await;
@@ -115,8 +115,9 @@ impl Failover {
             for signer in self.rig.signers.clone() {
                 self.hand_over(watcher, signer).await?;
             }
-            let lanes = self.client(watcher)?.get("/api/v1/lanes").await?;
-            let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
+            let lanes = self.client(watcher)?.lanes().await?;
+            let lanes: Vec<serde_json::Value> =
+                lanes.into_iter().map(|lane| serde_json::json!(lane)).collect();
             let owners: BTreeSet<String> = lanes.iter().map(|lane| text(lane, "owner.node")).collect();
             let here: Vec<Address> = lanes
                 .iter()
@@ -138,7 +139,7 @@ impl Failover {
     async fn hand_over(&mut self, through: usize, signer: Address) -> Result<String> {
         let item = rig::submission(self.chain, signer, self.handed_over);
         self.handed_over += 1;
-        let answer = self.client(through)?.post("/api/v1/tx", Some(&item)).await?;
+        let answer: serde_json::Value = self.client(through)?.post("/api/v1/tx", Some(&item)).await?;
         Ok(text(&answer, "txId"))
     }
 

@@ -1,6 +1,7 @@
 //! `landfall lane`: seeing and steering lanes.
 
 use anyhow::Result;
+use landfall_client::CommandAccepted;
 use serde_json::{Value, json};
 
 use crate::cli::{Lane, LaneName};
@@ -23,17 +24,18 @@ const HEADER: [&str; 10] = [
 pub(crate) async fn run(command: Lane) -> Result<()> {
     match command {
         Lane::List { remote } => {
-            let lanes = Client::new(&remote.url)?.get("/api/v1/lanes").await?;
+            let lanes: Vec<Value> =
+                Client::new(&remote.url)?.lanes().await?.into_iter().map(|lane| json!(lane)).collect();
             if remote.json {
-                output::json(&lanes);
+                output::json(&json!({ "items": lanes, "nextCursor": null }));
             } else {
-                let rows = lanes["items"].as_array().into_iter().flatten().map(row).collect();
+                let rows = lanes.iter().map(row).collect();
                 println!("{}", output::table(&HEADER, rows));
             }
             Ok(())
         }
         Lane::Show(name) => {
-            let lane = Client::new(&name.remote.url)?.get(&path(&name, "")).await?;
+            let lane = json!(Client::new(&name.remote.url)?.lane(name.chain, &name.signer).await?);
             if name.remote.json {
                 output::json(&lane);
             } else {
@@ -41,23 +43,24 @@ pub(crate) async fn run(command: Lane) -> Result<()> {
             }
             Ok(())
         }
-        Lane::Pause(name) => steer(&name, "/pause", None).await,
-        Lane::Resume(name) => steer(&name, "/resume", None).await,
-        Lane::Disable(name) => steer(&name, "/disable", None).await,
-        Lane::Reset(name) => steer(&name, "/reset", None).await,
+        Lane::Pause(name) => steer(&name, "pause").await,
+        Lane::Resume(name) => steer(&name, "resume").await,
+        Lane::Disable(name) => steer(&name, "disable").await,
+        Lane::Reset(name) => steer(&name, "reset").await,
         Lane::Fill(fill) => {
-            steer(&fill.lane, "/fill", Some(&json!({ "from": fill.from, "to": fill.to }))).await
+            let name = &fill.lane;
+            let client = Client::new(&name.remote.url)?;
+            let stored = client.fill(name.chain, &name.signer, fill.from, fill.to).await?;
+            told(name, &stored);
+            Ok(())
         }
         Lane::CancelAll(name) => cancel_all(&name).await,
     }
 }
 
-fn path(name: &LaneName, then: &str) -> String {
-    format!("/api/v1/lanes/{}/{}{then}", name.chain, name.signer)
-}
-
 async fn cancel_all(name: &LaneName) -> Result<()> {
-    let answer = Client::new(&name.remote.url)?.post(&path(name, "/cancel-all"), None).await?;
+    let client = Client::new(&name.remote.url)?;
+    let answer = json!(client.steer_lane(name.chain, &name.signer, "cancel-all").await?);
     if name.remote.json {
         output::json(&answer);
     } else {
@@ -70,14 +73,18 @@ async fn cancel_all(name: &LaneName) -> Result<()> {
     Ok(())
 }
 
-async fn steer(name: &LaneName, verb: &str, body: Option<&Value>) -> Result<()> {
-    let answer = Client::new(&name.remote.url)?.post(&path(name, verb), body).await?;
-    if name.remote.json {
-        output::json(&answer);
-    } else {
-        println!("accepted; the lane's owner applies it (command {})", text(&answer, "commandId"));
-    }
+async fn steer(name: &LaneName, verb: &str) -> Result<()> {
+    let stored = Client::new(&name.remote.url)?.steer_lane(name.chain, &name.signer, verb).await?;
+    told(name, &stored);
     Ok(())
+}
+
+fn told(name: &LaneName, stored: &CommandAccepted) {
+    if name.remote.json {
+        output::json(&json!(stored));
+    } else {
+        println!("accepted; the lane's owner applies it (command {})", stored.command_id);
+    }
 }
 
 fn row(lane: &Value) -> Vec<String> {

@@ -43,6 +43,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Config { markdown: true } => print!("{}", reference::page()),
         Command::Config { markdown: false } => print!("{}", reference::example()),
+        Command::Openapi => print!("{}", *landfall_server::OPENAPI),
     }
     Ok(ExitCode::SUCCESS)
 }

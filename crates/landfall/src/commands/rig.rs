@@ -10,7 +10,6 @@ use std::time::Duration;
 use alloy_primitives::Address;
 use anyhow::{Context, Result, bail};
 use landfall_devchain::dev_accounts;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -131,7 +130,7 @@ impl Rig {
         let log_file = &node.log_file;
         let ready = async {
             loop {
-                if client.get("/health/ready").await.is_ok() {
+                if client.is_ready().await {
                     return Ok(());
                 }
                 if let Some(status) = process.try_wait()? {
@@ -186,18 +185,14 @@ impl Rig {
 
     /// What lanes have not finished; none while the server does not answer.
     pub(crate) async fn unfinished(&self) -> Option<u64> {
-        let lanes = self.client.get("/api/v1/lanes").await.ok()?;
-        let count =
-            |lane: &Value| lane["waiting"].as_u64().unwrap_or(0) + lane["inFlight"].as_u64().unwrap_or(0);
-        Some(lanes["items"].as_array()?.iter().map(count).sum())
+        let lanes = self.client.lanes().await.ok()?;
+        Some(lanes.iter().map(|lane| lane.waiting + lane.in_flight).sum())
     }
 
     /// The slots each signer's lane has handed out.
     pub(crate) async fn slots(&self) -> Result<BTreeMap<String, u64>> {
-        let lanes = self.client.get("/api/v1/lanes").await?;
-        let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
-        let slot = |lane: &Value| lane["nextNonce"].as_u64().unwrap_or(0);
-        Ok(lanes.iter().map(|lane| (crate::output::text(lane, "signer"), slot(lane))).collect())
+        let lanes = self.client.lanes().await?;
+        Ok(lanes.into_iter().map(|lane| (lane.signer, lane.next_nonce.unwrap_or(0))).collect())
     }
 }
 
@@ -267,10 +262,8 @@ pub(crate) async fn hand_over(
         let body = Value::Array(chunk.to_vec());
         loop {
             let begun = crate::system::moment();
-            if let Ok(answer) = client.ask(Method::POST, "/api/v1/tx/batch", Some(&body)).await
-                && answer.status.is_success()
-            {
-                let answers = answer.body["items"].as_array().cloned().unwrap_or_default();
+            if let Ok(answer) = client.post::<Value>("/api/v1/tx/batch", Some(&body)).await {
+                let answers = answer["items"].as_array().cloned().unwrap_or_default();
                 if let Some(refused) =
                     answers.iter().find(|a| !(a["status"] == 202 || a["status"] == 200 || a["status"] == 503))
                 {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
-use landfall_core::transaction::TxState;
-use serde_json::{Value, json};
+use landfall_client::{Accepted, CommandAccepted, Payload, State, Submission, TxFilter};
+use serde_json::{Map, Value, json};
 
 use crate::cli::{Remote, Tx, TxDecision, TxList, TxReplace, TxSend};
 use crate::client::Client;
@@ -22,76 +22,73 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
         Tx::Get { id, journal, remote } => get(&id, journal, &remote).await,
         Tx::List(args) => list(args).await,
         Tx::Watch { id, remote } => watch(&id, &remote).await,
-        Tx::Cancel(name) => steer(&name.id, "cancel", None, &name.remote).await,
+        Tx::Cancel(name) => {
+            let stored = Client::new(&name.remote.url)?.cancel(&name.id).await?;
+            Ok(told(&name.id, &stored, &name.remote))
+        }
         Tx::Replace(args) => replace(args).await,
         Tx::SpeedUp(args) => {
-            let mut body = json!({});
-            for (field, price) in [("maxFeePerGas", &args.max_fee), ("maxPriorityFeePerGas", &args.tip)] {
-                if let Some(price) = price {
-                    body[field] = json!(wei(price)?.to_string());
+            let mut price = speed(args.speed.as_ref());
+            for (field, amount) in [("maxFeePerGas", &args.max_fee), ("maxPriorityFeePerGas", &args.tip)] {
+                if let Some(amount) = amount {
+                    price.insert(field.to_owned(), json!(wei(amount)?.to_string()));
                 }
             }
-            if let Some(speed) = &args.speed {
-                body["speed"] = json!(speed);
-            }
-            steer(&args.id, "speed-up", Some(body), &args.remote).await
+            let stored = Client::new(&args.remote.url)?.speed_up(&args.id, &price).await?;
+            Ok(told(&args.id, &stored, &args.remote))
         }
-        Tx::Approve(args) => decide(&args, "approve").await,
-        Tx::Reject(args) => decide(&args, "reject").await,
+        Tx::Approve(TxDecision { id, version, remote }) => {
+            let stored = Client::new(&remote.url)?.approve(&id, version).await?;
+            Ok(told(&id, &stored, &remote))
+        }
+        Tx::Reject(TxDecision { id, version, remote }) => {
+            let stored = Client::new(&remote.url)?.reject(&id, version).await?;
+            Ok(told(&id, &stored, &remote))
+        }
         Tx::Retry(name) => {
-            let path = format!("/api/v1/tx/{}/retry", name.id);
-            let answer = Client::new(&name.remote.url)?.post(&path, None).await?;
-            if name.remote.json {
-                output::json(&answer);
-            } else {
-                println!("{}  {}", text(&answer, "txId"), output::state(&text(&answer, "state")));
-            }
-            Ok(ExitCode::SUCCESS)
+            let accepted = Client::new(&name.remote.url)?.retry(&name.id).await?;
+            Ok(taken(&accepted, &name.remote))
         }
     }
 }
 
-/// Asks for something; the answer says only that it is stored.
-async fn steer(id: &str, verb: &str, body: Option<Value>, remote: &Remote) -> Result<ExitCode> {
-    let path = format!("/api/v1/tx/{id}/{verb}");
-    let answer = Client::new(&remote.url)?.post(&path, body.as_ref()).await?;
+/// Says that a wish is stored, which is all that is known.
+fn told(id: &str, stored: &CommandAccepted, remote: &Remote) -> ExitCode {
     if remote.json {
-        output::json(&answer);
+        output::json(&json!(stored));
     } else {
         println!("accepted; the chain decides whether it was in time (`landfall tx watch {id}`)");
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
-async fn decide(args: &TxDecision, verb: &str) -> Result<ExitCode> {
-    let body = args.version.map(|version| json!({ "version": version }));
-    steer(&args.id, verb, body, &args.remote).await
+/// Says that a transaction was taken in.
+fn taken(accepted: &Accepted, remote: &Remote) -> ExitCode {
+    if remote.json {
+        output::json(&json!(accepted));
+    } else {
+        println!("{}  {}", accepted.tx_id, output::state(accepted.state.name()));
+    }
+    ExitCode::SUCCESS
+}
+
+fn speed(speed: Option<&String>) -> Map<String, Value> {
+    speed.map(|speed| ("speed".to_owned(), json!(speed))).into_iter().collect()
 }
 
 async fn replace(args: TxReplace) -> Result<ExitCode> {
     let payload = payload(&args.value, &args.to, &args.data, args.gas)?;
-    let mut options = json!({});
-    if let Some(speed) = &args.speed {
-        options["speed"] = json!(speed);
-    }
+    let mut options = speed(args.speed.as_ref());
     if let Some(price) = &args.max_fee {
-        options["maxFeePerGas"] = json!(wei(price)?.to_string());
+        options.insert("maxFeePerGas".to_owned(), json!(wei(price)?.to_string()));
     }
-    let body = json!({ "payload": payload, "options": options });
-    steer(&args.id, "replace", Some(body), &args.remote).await
+    let stored = Client::new(&args.remote.url)?.replace(&args.id, &payload, &options).await?;
+    Ok(told(&args.id, &stored, &args.remote))
 }
 
-fn payload(value: &str, to: &Option<String>, data: &Option<String>, gas: Option<u64>) -> Result<Value> {
-    let mut payload = json!({ "value": wei(value)?.to_string() });
-    for (name, value) in [("to", to), ("data", data)] {
-        if let Some(value) = value {
-            payload[name] = json!(value);
-        }
-    }
-    if let Some(gas) = gas {
-        payload["gas"] = json!(gas);
-    }
-    Ok(payload)
+fn payload(value: &str, to: &Option<String>, data: &Option<String>, gas: Option<u64>) -> Result<Payload> {
+    let (to, data) = (to.clone(), data.clone());
+    Ok(Payload { to, data, gas, value: Some(wei(value)?.to_string()), ..Payload::default() })
 }
 
 async fn send(args: TxSend) -> Result<ExitCode> {
@@ -101,41 +98,28 @@ async fn send(args: TxSend) -> Result<ExitCode> {
         (chain, signer) => fitting_lane(&client, chain, signer).await?,
     };
     let payload = payload(&args.value, &args.to, &args.data, args.gas)?;
-    let mut body = json!({ "chainId": chain, "signer": signer, "payload": payload });
-    if let Some(id) = &args.request_id {
-        body["requestId"] = json!(id);
-    }
-    if let Some(speed) = &args.speed {
-        body["options"] = json!({ "speed": speed });
-    }
-    let answer = client.post("/api/v1/tx", Some(&body)).await?;
-    let id = text(&answer, "txId");
+    let (request_id, options) = (args.request_id.clone(), speed(args.speed.as_ref()));
+    let submission = Submission { chain_id: chain, signer, request_id, payload, options };
+    let accepted = client.submit(&submission).await?;
     if args.wait {
-        return watch(&id, &args.remote).await;
+        return watch(&accepted.tx_id, &args.remote).await;
     }
-    if args.remote.json {
-        output::json(&answer);
-    } else {
-        println!("{id}  {}", output::state(&text(&answer, "state")));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(taken(&accepted, &args.remote))
 }
 
 /// The one lane that is meant when only part of its name is given.
 async fn fitting_lane(client: &Client, chain: Option<u64>, signer: Option<String>) -> Result<(u64, String)> {
-    let lanes = client.get("/api/v1/lanes").await?;
-    let lanes = lanes["items"].as_array().cloned().unwrap_or_default();
-    let fits = |lane: &&Value| {
-        chain.is_none_or(|chain| lane["chainId"] == chain)
-            && signer.as_ref().is_none_or(|signer| text(lane, "signer").eq_ignore_ascii_case(signer))
+    let lanes = client.lanes().await?;
+    let fits = |lane: &landfall_client::Lane| {
+        chain.is_none_or(|chain| lane.chain_id == chain)
+            && signer.as_ref().is_none_or(|signer| lane.signer.eq_ignore_ascii_case(signer))
     };
-    let mut fitting = lanes.iter().filter(fits);
+    let mut fitting = lanes.into_iter().filter(fits);
     let first = fitting.next().context("no lane fits; see `landfall lane list`")?;
     if fitting.next().is_some() {
         bail!("several lanes fit; choose with --chain and --signer (see `landfall lane list`)");
     }
-    let id = first["chainId"].as_u64().context("the server's answer has no chainId")?;
-    Ok((id, text(first, "signer")))
+    Ok((first.chain_id, first.signer))
 }
 
 /// `5`, `0x5`, `20gwei`, `1.5ether`.
@@ -154,29 +138,27 @@ fn wei(amount: &str) -> Result<U256> {
 
 async fn get(id: &str, journal: bool, remote: &Remote) -> Result<ExitCode> {
     let client = Client::new(&remote.url)?;
-    let mut tx = client.get(&format!("/api/v1/tx/{id}")).await?;
-    let entries = if journal { Some(client.get(&format!("/api/v1/tx/{id}/journal")).await?) } else { None };
+    let mut tx = json!(client.transaction(id).await?);
+    let entries = if journal { Some(client.journal(id).await?) } else { None };
     if remote.json {
         if let Some(entries) = entries {
-            tx["journal"] = entries["items"].clone();
+            tx["journal"] = json!(entries);
         }
         output::json(&tx);
         return Ok(ExitCode::SUCCESS);
     }
     show(&tx);
     if let Some(entries) = entries {
-        let rows = entries["items"].as_array().into_iter().flatten();
-        let rows = rows.map(|entry| vec![text(entry, "at"), text(entry, "type"), detail(entry)]);
+        let rows =
+            entries.iter().map(|entry| vec![entry.at.clone(), entry.kind.clone(), detail(&entry.rest)]);
         println!("\n{}", output::table(&["at", "what", "detail"], rows.collect()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What an entry says beyond its kind.
-fn detail(entry: &Value) -> String {
-    let Value::Object(map) = entry else { return String::new() };
-    let told = ["seq", "at", "type", "event"];
-    let parts = map.iter().filter(|(name, _)| !told.contains(&name.as_str()));
+fn detail(said: &Map<String, Value>) -> String {
+    let parts = said.iter().filter(|(name, _)| *name != "event");
     let part = |(name, value): (&String, &Value)| match value {
         Value::String(text) => format!("{name}={text}"),
         other => format!("{name}={other}"),
@@ -220,17 +202,10 @@ fn show(tx: &Value) {
 }
 
 async fn list(args: TxList) -> Result<ExitCode> {
-    let mut query = vec![format!("limit={}", args.limit)];
-    let filters = [
-        ("state", args.state),
-        ("signer", args.signer),
-        ("chainId", args.chain.map(|id| id.to_string())),
-        ("hash", args.hash),
-        ("cursor", args.cursor),
-    ];
-    query.extend(filters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))));
-    let page = Client::new(&args.remote.url)?.get(&format!("/api/v1/tx?{}", query.join("&"))).await?;
-    if args.remote.json {
+    let TxList { state, signer, chain, hash, cursor, limit, remote } = args;
+    let filter = TxFilter { state, signer, chain_id: chain, hash, cursor, limit: Some(limit) };
+    let page = json!(Client::new(&remote.url)?.transactions(&filter).await?);
+    if remote.json {
         output::json(&page);
         return Ok(ExitCode::SUCCESS);
     }
@@ -259,18 +234,18 @@ async fn watch(id: &str, remote: &Remote) -> Result<ExitCode> {
     let bar = if remote.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.enable_steady_tick(Duration::from_millis(100));
     loop {
-        let tx = client.get(&format!("/api/v1/tx/{id}")).await?;
-        let state = text(&tx, "state");
-        let why = tx["stuckReason"].as_str().map_or(String::new(), |why| format!(": {why}"));
-        bar.set_message(format!("{state}{why}"));
-        if TxState::from_name(&state).is_some_and(TxState::is_terminal) {
+        let tx = client.transaction(id).await?;
+        let why = tx.stuck_reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        bar.set_message(format!("{}{why}", tx.state));
+        if tx.state.has_ended() {
             bar.finish_and_clear();
             if remote.json {
-                output::json(&tx);
+                output::json(&json!(tx));
             } else {
-                show(&tx);
+                show(&json!(tx));
             }
-            return Ok(if state == "confirmed" { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            let well = tx.state == State::Confirmed;
+            return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         tokio::time::sleep(ASK_EVERY).await;
     }

@@ -20,11 +20,11 @@ pub(crate) async fn run(command: Webhook) -> Result<()> {
                 body.insert("after".into(), json!(after));
             }
             let client = Client::new(&args.remote.url)?;
-            let made = client.post("/api/v1/webhooks", Some(&Value::Object(body))).await?;
+            let made: Value = client.post("/api/v1/webhooks", Some(&Value::Object(body))).await?;
             with_secret(&made, args.remote.json);
         }
         Webhook::List { remote } => {
-            let all = Client::new(&remote.url)?.get("/api/v1/webhooks").await?;
+            let all: Value = Client::new(&remote.url)?.get("/api/v1/webhooks").await?;
             if remote.json {
                 output::json(&all);
             } else {
@@ -91,7 +91,8 @@ fn wanted(given: &WebhookWanted) -> Map<String, Value> {
 }
 
 async fn ask(name: &WebhookName, method: Method, then: &str, body: Option<&Value>) -> Result<Value> {
-    Client::new(&name.remote.url)?.send(method, &format!("/api/v1/webhooks/{}{then}", name.id), body).await
+    let path = format!("/api/v1/webhooks/{}{then}", name.id);
+    Ok(Client::new(&name.remote.url)?.ask(method, &path, body).await?)
 }
 
 /// Asks, and shows the webhook that comes back.

@@ -37,6 +37,8 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
         (Method::GET, "/health/live".to_owned(), None),
         (Method::GET, "/health/ready".to_owned(), None),
         (Method::GET, "/metrics".to_owned(), Some("viewer")),
+        (Method::GET, "/openapi.json".to_owned(), None),
+        (Method::GET, "/docs".to_owned(), None),
         (Method::POST, "/api/v1/tx".to_owned(), Some("submitter")),
         (Method::GET, "/api/v1/tx".to_owned(), Some("viewer")),
         (Method::POST, "/api/v1/tx/batch".to_owned(), Some("submitter")),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Chain, RECEIVER, Server, Settings, http_client, marker, signer, submission, text, until_within,
+    Chain, RECEIVER, Server, Settings, check_event, http_client, marker, signer, submission, text,
+    until_within,
 };
 
 /// One event as it came.
@@ -73,7 +74,9 @@ fn parse(block: &str) -> Option<Heard> {
         line.map(|value| value.trim_start().to_owned())
     };
     let (id, name, data) = (field("id")?, field("event")?, field("data")?);
-    Some(Heard { id: id.parse().unwrap(), name, data: serde_json::from_str(&data).unwrap() })
+    let data = serde_json::from_str(&data).unwrap();
+    check_event(&data);
+    Some(Heard { id: id.parse().unwrap(), name, data })
 }
 
 #[tokio::test]

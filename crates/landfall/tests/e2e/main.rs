@@ -28,6 +28,8 @@ mod kills;
 mod life;
 mod metrics;
 mod migrate;
+mod openapi;
+mod own_clients;
 mod postgres;
 mod readme;
 mod refusals;

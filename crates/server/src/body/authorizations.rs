@@ -5,10 +5,10 @@ use landfall_core::{ChainId, Slot};
 use serde_json::Value;
 
 use super::fields::{Fields, wrong_type};
+use super::limits::MOST_AUTHORIZATIONS as MOST;
 use crate::problem::{Code, Problem};
 
 const PATH: &str = "payload.authorizationList";
-const MOST: usize = 100;
 
 pub(super) fn list(value: Value) -> Result<Vec<Authorization>, Problem> {
     let Value::Array(items) = value else { return Err(wrong_type(PATH, "an array", &value)) };

@@ -4,11 +4,9 @@ use landfall_core::Millis;
 use serde_json::Value;
 
 use super::fields::{Fields, address, wrong_type};
+use super::limits::{LONGEST_KEY_NAME as LONGEST_NAME, MOST_SIGNERS};
 use crate::access::{NewKey, Role};
 use crate::problem::{Code, Problem};
-
-const LONGEST_NAME: usize = 100;
-const MOST_SIGNERS: usize = 1_000;
 
 pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
     let mut fields = Fields::of(value, "")?;

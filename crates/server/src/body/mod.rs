@@ -4,6 +4,7 @@ mod action;
 mod authorizations;
 mod fields;
 mod key;
+pub(crate) mod limits;
 mod strict;
 mod submission;
 

@@ -10,12 +10,9 @@ use serde_json::Value;
 
 use super::authorizations;
 use super::fields::{Fields, word, wrong_type};
+use super::limits::{LARGEST_DATA, LARGEST_METADATA, MOST_ACCESS_ITEMS};
 use crate::problem::{Code, Problem};
 
-/// What geth takes in one transaction, less its envelope.
-const LARGEST_DATA: usize = 127 * 1_024;
-const LARGEST_METADATA: usize = 4_096;
-const MOST_ACCESS_ITEMS: usize = 1_000;
 const NO_BLOBS: &str = "blob transactions (type 3) are not sent by Landfall; send the data in another way";
 
 /// Reads a submission. `key` is the `Idempotency-Key` header, which equals `requestId`.

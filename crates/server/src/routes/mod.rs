@@ -6,6 +6,7 @@ mod health;
 mod keys;
 pub(crate) mod lanes;
 mod metrics;
+mod openapi;
 mod steer;
 pub(crate) mod table;
 pub(crate) mod tx;
@@ -64,6 +65,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::page))
+        .route("/openapi.json", get(openapi::document))
+        .route("/docs", get(openapi::page))
         .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
         .fallback(|| async {

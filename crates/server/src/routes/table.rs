@@ -15,6 +15,8 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/health/live", OPEN),
     (Method::GET, "/health/ready", OPEN),
     (Method::GET, "/metrics", VIEW),
+    (Method::GET, "/openapi.json", OPEN),
+    (Method::GET, "/docs", OPEN),
     // What sends or changes something asks for more by itself.
     (Method::POST, "/rpc/{chain}", VIEW),
     (Method::GET, "/rpc/{chain}", VIEW),

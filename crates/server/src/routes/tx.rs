@@ -279,8 +279,8 @@ fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
             "chainId" => wanted.chain = Some(ChainId(text.parse().map_err(|_| bad("not a whole number"))?)),
             "hash" => wanted.hash = Some(TxHash(text.parse().map_err(|_| bad("not 32 bytes in hex"))?)),
             "cursor" => {
-                let order = text.parse().map_err(|_| bad("not a cursor that a list gave"))?;
-                wanted.before = Some(QueueOrder(order));
+                let order = text.parse().ok().filter(|order: &i64| *order >= 0);
+                wanted.before = Some(QueueOrder(order.ok_or_else(|| bad("not a cursor that a list gave"))?));
             }
             "limit" => {
                 let limit: u32 = text.parse().map_err(|_| bad("not a whole number"))?;

@@ -176,7 +176,7 @@ async fn stored(rig: &Rig) -> Result<Vec<audit::InStore>> {
     let mut all = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page = rig.client.get(&format!("/api/v1/tx?limit=500{cursor}")).await?;
+        let page: serde_json::Value = rig.client.get(&format!("/api/v1/tx?limit=500{cursor}")).await?;
         let items = page["items"].as_array().context("the server gave no list")?;
         all.extend(items.iter().map(audit::InStore::read));
         match page["nextCursor"].as_str() {

@@ -25,7 +25,8 @@ pub(super) struct Slow {
 pub(super) async fn slowest(rig: &Rig, stored: &[InStore]) -> Result<Vec<Slow>> {
     let mut slow = Vec::with_capacity(stored.len());
     for tx in stored {
-        let journal = rig.client.get(&format!("/api/v1/tx/{}/journal?limit=500", tx.id)).await?;
+        let journal: serde_json::Value =
+            rig.client.get(&format!("/api/v1/tx/{}/journal?limit=500", tx.id)).await?;
         slow.extend(journal["items"].as_array().and_then(|entries| time(&tx.id, entries)));
     }
     slow.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::until;
+use super::{contract, until};
 
 /// A client that opens as many connections as it has requests under way.
 pub(crate) fn http_client() -> reqwest::Client {
@@ -86,14 +86,19 @@ impl Api {
 
     /// Sends a request; none if nobody answers.
     pub(crate) async fn try_send(&self, request: reqwest::RequestBuilder) -> Option<Answer> {
-        let response = request.send().await.ok()?;
+        let (client, request) = request.build_split();
+        let request = request.expect("a request that can be sent");
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = client.execute(request).await.ok()?;
         let status = response.status().as_u16();
         let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let bytes = response.bytes().await.ok()?;
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Some(Answer { status, content_type, body })
+        let answer = Answer { status, content_type, body };
+        contract::check(&method, &path, &answer);
+        Some(answer)
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {

@@ -2,6 +2,7 @@
 
 mod api;
 mod chain;
+mod contract;
 mod database;
 mod gate;
 mod line;
@@ -13,6 +14,7 @@ mod wait;
 
 pub(crate) use api::{Answer, Api, http_client, text};
 pub(crate) use chain::{Chain, marker, number_of};
+pub(crate) use contract::check_event;
 pub(crate) use database::{Database, own_database};
 pub(crate) use gate::Gate;
 pub(crate) use line::Line;

@@ -1,0 +1,204 @@
+//! Lanes, API keys, the audit log, health and problems as they are shown.
+
+use landfall_core::settings::Allocation;
+use serde_json::{Value, json};
+
+use super::schema::{
+    Field, any_of, flag, has, list, may, number, object, or_null, page, refer, said, text, word, words,
+};
+use super::transaction::time_or_null;
+use super::words::uuid;
+use crate::problem::Code;
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let mut made = api_key();
+    made.push(has("key", said(text(), "the key itself, which is shown to nobody again")));
+    vec![
+        ("Problem", problem()),
+        ("Lane", lane()),
+        ("RpcRequest", rpc_request()),
+        ("RpcAnswer", rpc_answer()),
+        ("ApiKey", object("what is known of an API key; never the key itself", api_key())),
+        ("ApiKeyMade", object("a new API key", made)),
+        ("AuditEntry", audit_entry()),
+        ("Alive", object("", [has("status", word("alive"))])),
+        ("Ready", ready()),
+        ("ChainHealth", chain_health()),
+        ("TransactionPage", page("Transaction")),
+        ("JournalPage", page("JournalEntry")),
+        ("LanePage", page("Lane")),
+        ("ApiKeyPage", page("ApiKey")),
+        ("AuditPage", page("AuditEntry")),
+    ]
+}
+
+fn problem() -> Value {
+    let owner = object("who could do it", [has("node", text()), has("address", or_null(text()))]);
+    object(
+        "why it was not done (RFC 9457). docs/errors.md has a line for each code.",
+        [
+            has("type", json!({ "type": "string", "pattern": "^urn:landfall:problem:[a-z_]+$" })),
+            has("title", said(text(), "what the code means")),
+            has("status", json!({ "type": "integer", "minimum": 400, "maximum": 599 })),
+            has("code", said(words(Code::ALL.iter().map(|code| code.text())), "a stable word for programs")),
+            has("detail", said(text(), "what happened and what to do, for people")),
+            may("field", said(text(), "the field it is about, as a path")),
+            may("owner", owner),
+        ],
+    )
+}
+
+fn rpc_request() -> Value {
+    let one = json!({
+        "type": "object",
+        "required": ["method"],
+        "properties": {
+            "jsonrpc": word("2.0"),
+            "id": { "type": ["string", "integer", "null"] },
+            "method": text(),
+            "params": { "type": ["array", "object"] },
+        },
+    });
+    any_of([one.clone(), said(list(one), "a batch")])
+}
+
+fn rpc_answer() -> Value {
+    let one = json!({
+        "type": "object",
+        "required": ["jsonrpc", "id"],
+        "properties": {
+            "jsonrpc": word("2.0"),
+            "id": {},
+            "result": {},
+            "error": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": { "code": { "type": "integer" }, "message": text(), "data": {} },
+                "additionalProperties": false,
+            },
+        },
+        "additionalProperties": false,
+    });
+    any_of([one.clone(), said(list(one), "to a batch")])
+}
+
+fn lane() -> Value {
+    let reset = object(
+        "",
+        [
+            has("at", refer("Time")),
+            has("from", refer("Nonce")),
+            has("to", refer("Nonce")),
+            has("givenUp", number()),
+        ],
+    );
+    let owner = object(
+        "the node that carries it",
+        [has("node", text()), has("session", uuid("one run of one process")), has("since", time_or_null())],
+    );
+    let allocations = [Allocation::Dispatch, Allocation::Admission].map(|allocation| json!(allocation));
+    object(
+        "one account on one chain",
+        [
+            has("chainId", refer("ChainId")),
+            has("signer", refer("Address")),
+            may("nextNonce", refer("Nonce")),
+            may("chainCount", said(number(), "how many nonces the chain has used, as last seen")),
+            has("waiting", said(number(), "transactions without a slot")),
+            has("inFlight", said(number(), "transactions with a slot")),
+            may("window", said(number(), "how many slots may be out at once")),
+            may(
+                "allocation",
+                json!({ "type": "string", "enum": allocations, "description": "when slots are handed out" }),
+            ),
+            has("returned", said(list(refer("Nonce")), "slots that were given back without bytes")),
+            has("paused", flag()),
+            has("disabled", said(flag(), "it takes no new transactions in")),
+            may("resets", list(reset)),
+            has("healthy", flag()),
+            may("holdReason", said(text(), "why no slots are handed out")),
+            may("owner", owner),
+            has("token", said(number(), "raised by every acquisition")),
+            has("version", said(number(), "raised by every write")),
+        ],
+    )
+}
+
+fn api_key() -> Vec<Field> {
+    vec![
+        has("id", text()),
+        has("name", text()),
+        has("role", refer("Role")),
+        has("state", words(["good", "revoked", "expired"])),
+        has("signers", said(or_null(list(refer("Address"))), "null: all")),
+        has("ratePerS", said(or_null(number()), "null: as the configuration says")),
+        has("createdAt", refer("Time")),
+        has("createdBy", said(or_null(text()), "the id of the key that made it")),
+        has("expiresAt", time_or_null()),
+        has("revokedAt", time_or_null()),
+        has("revokedBy", or_null(text())),
+    ]
+}
+
+fn audit_entry() -> Value {
+    object(
+        "who steered what, when, and how it ended",
+        [
+            has("id", text()),
+            has("at", refer("Time")),
+            has("keyId", or_null(text())),
+            has("keyName", text()),
+            has("role", refer("Role")),
+            has("node", text()),
+            has("method", text()),
+            has("path", text()),
+            has("body", said(json!({}), "what was sent along, where it is short")),
+            has("status", said(or_null(number()), "the answer's; null: not known")),
+        ],
+    )
+}
+
+fn ready() -> Value {
+    let status = || has("status", words(["ready", "not_ready"]));
+    let trouble = object(
+        "",
+        [has("chainId", refer("ChainId")), has("signer", refer("Address")), has("trouble", text())],
+    );
+    any_of([
+        object("to whoever shows no key", [status()]),
+        object(
+            "to whoever may see all",
+            [
+                status(),
+                has("store", object("", [has("writable", flag()), may("trouble", text())])),
+                has("chains", list(refer("ChainHealth"))),
+                has("lanesRunning", number()),
+                has("leases", object("", [has("acquired", number()), has("fenced", number())])),
+                has("lanesInTrouble", list(trouble)),
+            ],
+        ),
+    ])
+}
+
+fn chain_health() -> Value {
+    let endpoint = object(
+        "",
+        [
+            has("endpoint", said(text(), "its URL without credentials")),
+            has("usable", flag()),
+            has("head", or_null(number())),
+            has("latencyMs", or_null(number())),
+            has("trouble", or_null(text())),
+        ],
+    );
+    object(
+        "",
+        [
+            has("chainId", refer("ChainId")),
+            has("head", or_null(number())),
+            has("usable", flag()),
+            has("trouble", or_null(text())),
+            has("endpoints", list(endpoint)),
+        ],
+    )
+}
