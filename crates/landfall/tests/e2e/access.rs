@@ -94,7 +94,9 @@ async fn everything(admin: &Api) -> String {
 #[tokio::test]
 async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
     let chain = Chain::without_mining().await;
-    let server = Server::start(&chain.url(), guarded()).await;
+    // What waits for its block is left alone meanwhile, or its lane would change by itself.
+    let settings = Settings { resubmit_after_s: 600, ..guarded() };
+    let server = Server::start(&chain.url(), settings).await;
     let admin = server.api.with_key(ADMIN_KEY);
     let tx = admin.submit(&transfer_as("known")).await;
     admin.until_state(&tx, "broadcast").await;

@@ -120,7 +120,10 @@ impl Operation {
     /// An example of an answer that was just named.
     pub(super) fn like(mut self, example: Value) -> Self {
         if let Some((_, answer)) = self.answers.last_mut()
-            && let Some(content) = answer["content"].as_object_mut().and_then(|map| map.values_mut().next())
+            && let Some(content) = answer
+                .get_mut("content")
+                .and_then(Value::as_object_mut)
+                .and_then(|map| map.values_mut().next())
         {
             content["example"] = example;
         }
@@ -165,9 +168,9 @@ impl Operation {
         for (status, answer) in self.answers {
             let place = responses.entry(status.to_string()).or_insert_with(|| json!({}));
             // One status may be an answer and a problem: the content type says which.
-            let problem = place["content"].as_object().cloned().unwrap_or_default();
+            let problem = place.get("content").and_then(Value::as_object).cloned().unwrap_or_default();
             *place = answer;
-            if let Some(content) = place["content"].as_object_mut() {
+            if let Some(content) = place.get_mut("content").and_then(Value::as_object_mut) {
                 content.extend(problem);
             }
         }

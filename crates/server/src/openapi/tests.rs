@@ -117,6 +117,19 @@ fn every_reference_leads_somewhere_and_every_schema_is_used() {
 }
 
 #[test]
+fn nothing_in_the_document_is_null() {
+    fn nulls(value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Object(map) => map.values().any(nulls),
+            Value::Array(items) => items.iter().any(nulls),
+            _ => false,
+        }
+    }
+    assert!(!nulls(&document()));
+}
+
+#[test]
 fn every_example_fits_its_schema() {
     let document = document();
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
