@@ -29,6 +29,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::activity::{Activity, Watched};
 use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::serve::Limits;
@@ -69,7 +70,9 @@ pub(crate) async fn serve(
             () = &mut stop => break,
             accepted = next => accepted,
         };
-        let service = TowerToHyperService::new(router.clone());
+        let activity = Activity::new();
+        let service = Watched { router: router.clone(), activity: activity.clone() };
+        let service = TowerToHyperService::new(service);
         let (http, acceptor, watcher) = (http.clone(), acceptor.clone(), open.watcher());
         tokio::spawn(async move {
             let stream = match acceptor {
@@ -83,9 +86,16 @@ pub(crate) async fn serve(
                 }
             };
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            // A caller that hangs up, or sends what is not HTTP, concerns nobody else.
-            if let Err(error) = watcher.watch(connection).await {
-                tracing::debug!(%error, "a connection broke off");
+            tokio::select! {
+                // A caller that hangs up, or sends what is not HTTP, concerns nobody else.
+                ended = watcher.watch(connection) => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection broke off");
+                    }
+                }
+                () = activity.silent_for(limits.header_time) => {
+                    tracing::debug!("a connection on which nothing went on is given up");
+                }
             }
             drop(place);
         });
@@ -168,7 +178,7 @@ fn is_the_callers(error: &io::Error) -> bool {
 /// Reads the body before anything else sees the request: within its time, and only if it is not too large.
 pub(crate) async fn whole_body(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     // Messages of a stream come one by one, and each is measured by who reads it.
-    if grpc::is_grpc(request.headers()) {
+    if grpc::is_service(request.uri().path()) && grpc::is_grpc(request.headers()) {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();

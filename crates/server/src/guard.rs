@@ -66,6 +66,10 @@ async fn guarded(guard: &Guard, trusted: bool, request: Request, next: Next) -> 
     let listen = guard.listen;
     let headers = request.headers();
     let host = authority(headers, header::HOST).or_else(|| request.uri().authority().cloned());
+    if listen.ip().is_loopback() && host.is_none() && headers.contains_key(header::HOST) {
+        let detail = format!("the Host header cannot be read; this server listens on {listen}");
+        return Problem::new(Code::WrongHost, detail).into_response();
+    }
     if listen.ip().is_loopback()
         && let Some(host) = &host
         && !is_loopback(host.host())

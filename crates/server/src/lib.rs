@@ -7,6 +7,7 @@
 //! ([`problem`]). They decide nothing; everything goes through the engine's [`Handle`](landfall_engine::Handle).
 
 mod access;
+mod activity;
 mod body;
 mod connections;
 mod event;
@@ -18,6 +19,7 @@ pub mod metrics;
 mod observe;
 mod openapi;
 mod path;
+mod probe;
 mod problem;
 mod routes;
 pub mod rpc;

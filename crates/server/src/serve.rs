@@ -22,6 +22,7 @@ use crate::connections;
 use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
 use crate::observe::Observer;
+use crate::probe::Probe;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::rpc::{Keeper, Sockets};
@@ -114,6 +115,7 @@ pub(crate) struct App {
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
+    pub(crate) probe: Arc<Probe>,
     pub(crate) desk: Desk,
     /// Places for callers that listen to events.
     pub(crate) listeners: Arc<Semaphore>,
@@ -180,6 +182,7 @@ impl Server {
             sockets: sockets.clone(),
             keyring,
             audit: audit.clone(),
+            probe: Arc::default(),
             desk: desk.clone(),
             listeners: Arc::new(Semaphore::new(limits.listeners)),
             trade_head_age,

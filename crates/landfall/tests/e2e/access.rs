@@ -254,6 +254,16 @@ async fn a_key_for_some_signers_neither_uses_nor_sees_the_others() {
     let seen = limited.list("").await;
     assert!(seen.len() == 1 && seen.iter().all(|tx| text(tx, "signer") == signer(1)), "{seen:?}");
     assert!(limited.list(&format!("&signer={}", signer(0))).await.is_empty());
+    // Not even a cursor tells of what others do.
+    for filter in [format!("signer={}", signer(0)), "state=broadcast&limit=1&chainId=31337".to_owned()] {
+        let page =
+            limited.get(&format!("/api/v1/tx?limit=1&{}", filter.replace("&limit=1", ""))).await.expect(200);
+        let own = page["items"].as_array().unwrap().iter().all(|tx| text(tx, "signer") == signer(1));
+        assert!(
+            own && (!page["items"].as_array().unwrap().is_empty() || page["nextCursor"].is_null()),
+            "{page}"
+        );
+    }
     let lanes = limited.get("/api/v1/lanes").await.expect(200);
     assert_eq!(lanes["items"].as_array().unwrap().len(), 1, "{lanes}");
     assert_eq!(admin.list("").await.len(), 2, "nothing else was taken in");
@@ -482,4 +492,33 @@ async fn only_pages_of_origins_that_are_named_may_call() {
     assert!(!failed.ok() && failed.said.contains("cors_origins"), "{failed:?}");
     // The port is not held by one that did not start.
     assert_ne!(free_port(), 0);
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_hears_no_further_event() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let (id, key) = make(&admin, &json!({ "name": "ear", "role": "viewer" })).await;
+    let listener = admin.with_key(&key);
+    let mut events = listener.request(Method::GET, "/api/v1/events?after=0").send().await.unwrap();
+    admin.submit(&transfer_as("heard")).await;
+    let heard = events.chunk().await.unwrap().expect("an event");
+    assert!(String::from_utf8_lossy(&heard).contains("tx.accepted"));
+    admin.send(admin.request(Method::DELETE, &format!("/api/v1/api-keys/{id}"))).await.expect(200);
+    admin.submit(&transfer_as("not-heard")).await;
+    let mut rest = String::new();
+    let ended = async {
+        while let Ok(Some(chunk)) = events.chunk().await {
+            rest.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the stream ends");
+    let told = admin
+        .list("")
+        .await
+        .iter()
+        .find(|tx| text(tx, "requestId") == "not-heard")
+        .map(|tx| text(tx, "txId"));
+    assert!(!rest.contains(&told.unwrap()), "{rest}");
 }

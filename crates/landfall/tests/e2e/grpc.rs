@@ -236,3 +236,27 @@ async fn grpc_asks_for_the_same_keys() {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
 }
+
+#[tokio::test]
+async fn a_key_that_is_revoked_stores_nothing_more_on_a_stream_that_is_open() {
+    let chain = Chain::without_mining().await;
+    let mut settings = Settings::default();
+    settings.env.push(("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned()));
+    let server = Server::start(&chain.url(), settings).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let made = admin.post("/api/v1/api-keys", &json!({ "name": "s", "role": "submitter" })).await.expect(201);
+    let (feed, requests) = futures::channel::mpsc::unbounded();
+    let mut request = Request::new(requests);
+    let bearer = format!("Bearer {}", text(&made, "key"));
+    request.metadata_mut().insert("authorization", bearer.parse().unwrap());
+    let mut client = TransactionsClient::new(channel(&server.api).await);
+    feed.unbounded_send(transfer("before")).unwrap();
+    let mut answers = client.submit_stream(request).await.unwrap().into_inner();
+    assert!(matches!(answers.message().await.unwrap().unwrap().result, Some(Outcome::Submitted(_))));
+    let path = format!("/api/v1/api-keys/{}", text(&made, "id"));
+    admin.send(admin.request(reqwest::Method::DELETE, &path)).await.expect(200);
+    feed.unbounded_send(transfer("after")).unwrap();
+    assert_eq!(answers.message().await.unwrap_err().code(), Code::Unauthenticated);
+    let all = admin.list("").await;
+    assert!(all.len() == 1 && text(&all[0], "requestId") == "before", "{all:?}");
+}

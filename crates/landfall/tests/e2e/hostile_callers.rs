@@ -219,3 +219,36 @@ async fn when_the_database_file_is_gone_nothing_is_accepted_and_health_says_so()
     server.restart_after_kill().await;
     assert_eq!(stored(&server.api).await, 2);
 }
+
+#[tokio::test]
+async fn callers_that_say_nothing_do_not_keep_others_out() {
+    let chain = Chain::without_mining().await;
+    let server = "max_connections = 8\nheader_timeout_s = 1";
+    let server = Server::start(&chain.url(), Settings { server, ..Settings::default() }).await;
+    let address = server.api.url().trim_start_matches("http://").to_owned();
+    let mut silent = Vec::new();
+    for n in 0..8 {
+        let mut socket = TcpStream::connect(&address).unwrap();
+        // Some begin to say which version of HTTP they speak.
+        if n % 2 == 0 {
+            socket.write_all(b"PRI * HT").unwrap();
+        }
+        silent.push(socket);
+    }
+    let since = tokio::time::Instant::now();
+    let live = server.api.get("/health/live");
+    tokio::time::timeout(Duration::from_secs(20), live).await.expect("there is a place again").expect(200);
+    assert!(since.elapsed() < Duration::from_secs(20));
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_header_does_not_lift_the_limit_of_a_body() {
+    let chain = Chain::without_mining().await;
+    let server =
+        Server::start(&chain.url(), Settings { server: "max_body_bytes = 1000", ..Settings::default() })
+            .await;
+    let request =
+        server.api.request(reqwest::Method::POST, "/api/v1/tx").header("content-type", "application/grpc");
+    server.api.send(request.body(vec![b' '; 5_000])).await.expect_problem(413, "body_too_large");
+}

@@ -135,6 +135,19 @@ impl Keyring {
         Ok(Some(caller))
     }
 
+    /// A caller that was let in may stay: its key is still good, or the server is still open. Where that cannot be looked up, it
+    /// may not.
+    pub(crate) async fn still(&self, caller: &Caller) -> bool {
+        match caller.key.as_deref() {
+            None => self.is_open().await.unwrap_or(false),
+            Some(FROM_ENVIRONMENT) => self.admin.is_some(),
+            Some(id) => match self.snapshot().await {
+                Ok(snapshot) => snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now())),
+                Err(_) => false,
+            },
+        }
+    }
+
     /// Counts what a caller asks for, and says no when that is too often.
     pub(crate) fn charge(&self, caller: &Caller, cost: usize) -> Result<(), Problem> {
         let (Some(key), true) = (&caller.key, caller.per_s > 0) else { return Ok(()) };

@@ -33,9 +33,9 @@ fn is_known(service: &str) -> bool {
 }
 
 async fn status(app: &App) -> ServingStatus {
-    match app.handle.store().writable().await {
-        Ok(()) => ServingStatus::Serving,
-        Err(_) => ServingStatus::NotServing,
+    match app.probe.writable(&app.handle).await {
+        true => ServingStatus::Serving,
+        false => ServingStatus::NotServing,
     }
 }
 

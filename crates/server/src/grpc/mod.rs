@@ -25,6 +25,11 @@ use crate::serve::App;
 
 pub(crate) use status::{is_grpc, refusal};
 
+/// A path of one of the services. What is said in a header is not enough to be read as one.
+pub(crate) fn is_service(path: &str) -> bool {
+    path.starts_with("/landfall.v1.") || path.starts_with("/grpc.")
+}
+
 /// The messages and services of `proto/landfall/v1/landfall.proto`.
 #[allow(
     clippy::all,

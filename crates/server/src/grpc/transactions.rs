@@ -9,6 +9,7 @@ use futures::{Stream, StreamExt as _};
 use landfall_core::journal::JournalRow;
 use landfall_core::{Account, ChainId, JournalSeq, RequestId, TxId};
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::proto::get_request::By;
@@ -72,6 +73,11 @@ impl Transactions for Service {
             let (app, caller) = (app.clone(), caller.clone());
             async move {
                 let request = request?;
+                // A key may have been taken back since the stream was opened.
+                if !app.keyring.still(&caller).await {
+                    let detail = "the API key was revoked or has expired; this request was not stored";
+                    return Err(Problem::new(Code::Unauthorized, detail).into());
+                }
                 let stored = match app.keyring.charge(&caller, 1) {
                     Ok(()) => submit(&app, &caller, &request).await,
                     Err(problem) => Err(problem),
@@ -101,7 +107,11 @@ impl Transactions for Service {
             Some(after) => JournalSeq(after),
             None => tail::last(self.0.handle.store()).await.map_err(Problem::from)?,
         };
-        let watcher = Watcher { app: self.0.clone(), wanted, after, ready: VecDeque::new() };
+        let place = self.0.listeners.clone().try_acquire_owned().map_err(|_| {
+            let detail = "as many callers listen already as server.max_listeners allows; try again later";
+            Problem::new(Code::TooManyListeners, detail)
+        })?;
+        let watcher = Watcher { app: self.0.clone(), wanted, after, ready: VecDeque::new(), _place: place };
         let events = futures::stream::unfold(watcher, |mut watcher| async move {
             let event = watcher.next().await?;
             Some((Ok(event), watcher))
@@ -182,6 +192,7 @@ struct Watcher {
     wanted: Wanted,
     after: JournalSeq,
     ready: VecDeque<JournalRow>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Watcher {
@@ -190,6 +201,10 @@ impl Watcher {
         loop {
             while let Some(row) = self.ready.pop_front() {
                 self.after = row.seq;
+                // A key may have been taken back since.
+                if !self.app.keyring.still(&self.wanted.caller).await {
+                    return None;
+                }
                 if let Some(event) = self.wanted.event(&row) {
                     return Some(event);
                 }

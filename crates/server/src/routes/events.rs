@@ -92,6 +92,10 @@ impl Listener {
                     tokio::time::sleep(ASK_AGAIN).await;
                     continue;
                 };
+                // A key may have been taken back since.
+                if !self.app.keyring.still(&self.wanted.caller).await {
+                    return None;
+                }
                 let event = self.wanted.event(row, standing);
                 self.after = row.seq;
                 self.ready.pop_front();

@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::confirmations;
 use landfall_core::ports::store::{Admission, Kept, TxQuery, TxRecord};
-use landfall_core::transaction::TxState;
+use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use landfall_engine::{Refused, Submission};
 use serde_json::{Value, json};
@@ -257,14 +257,25 @@ pub(crate) async fn list(
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
     let query = tx_query(query)?;
-    let txs = app.handle.store().txs(&query).await?;
+    let txs = seen(&app, &caller, &query).await?;
     let more = txs.len() >= query.limit as usize;
     let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());
-    // A page may have fewer than it could: the cursor goes on all the same.
-    let seen = txs.iter().filter(|tx| caller.sees(tx.lane.signer));
     let items: Vec<Value> =
-        seen.map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
+        txs.iter().map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
     Ok(Json(json!({ "items": items, "nextCursor": next })))
+}
+
+/// Those of a list that the caller may see; of the others not even a cursor tells.
+async fn seen(app: &App, caller: &Caller, query: &TxQuery) -> Answer<Vec<Transaction>> {
+    let Some(signers) = &caller.signers else { return Ok(app.handle.store().txs(query).await?) };
+    let mut all = Vec::new();
+    for signer in signers.iter().filter(|signer| query.signer.is_none_or(|asked| asked == **signer)) {
+        let of_signer = TxQuery { signer: Some(*signer), ..query.clone() };
+        all.extend(app.handle.store().txs(&of_signer).await?);
+    }
+    all.sort_by_key(|tx| std::cmp::Reverse(tx.order));
+    all.truncate(query.limit as usize);
+    Ok(all)
 }
 
 fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
