@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::problem::{Code, Problem};
 use crate::routes;
-use crate::rpc::{Keeper, Sockets};
+use crate::rpc::{Keeper, Sockets, Underway};
 use crate::tail::Tail;
 use crate::tls::TlsFiles;
 use crate::webhooks::{Desk, Webhooks};
@@ -112,6 +112,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sockets: Arc<Sockets>,
+    pub(crate) underway: Arc<Underway>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
     pub(crate) desk: Desk,
@@ -178,6 +179,7 @@ impl Server {
             metrics,
             keeper: keeper.clone(),
             sockets: sockets.clone(),
+            underway: Arc::default(),
             keyring,
             audit: audit.clone(),
             desk: desk.clone(),
