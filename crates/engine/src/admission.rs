@@ -1,10 +1,12 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
 use landfall_core::ports::chain::{Chain, EndpointHealth};
-use landfall_core::request::{AskedFees, AtOnce, NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::request::{
+    AskedFees, AtOnce, NewTransaction, OnInsufficientFunds, Options, Payload, Request, fingerprint,
+};
 use landfall_core::settings::TxLimits;
 use landfall_core::view::ChainView;
-use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Price, RequestId, TxId};
+use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, TxId};
 
 use crate::parts::Parts;
 
@@ -17,6 +19,19 @@ pub struct Submission {
     pub options: Options,
     /// The caller waits for its hash.
     pub at_once: Option<AtOnce>,
+}
+
+impl Submission {
+    /// One number for what is asked. What a waiting caller is told when the account cannot pay comes with the way it asks,
+    /// so it makes no other request of it.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint, Refused> {
+        let mut options = self.options.clone();
+        if self.at_once.is_some() {
+            options.on_insufficient_funds = OnInsufficientFunds::default();
+        }
+        fingerprint(&self.lane, &self.payload, &options)
+            .map_err(|error| Refused::Unwritable(error.to_string()))
+    }
 }
 
 /// Why a submission is not taken in. Nothing was stored.
@@ -79,6 +94,7 @@ pub(crate) fn admit(
     id: TxId,
     now: Millis,
 ) -> Result<NewTransaction, Refused> {
+    let fingerprint = submission.fingerprint();
     let Submission { lane, request_id, payload, options, at_once } = submission;
     if !parts.chains.contains_key(&lane.chain) {
         return Err(Refused::UnknownChain(lane.chain));
@@ -90,8 +106,7 @@ pub(crate) fn admit(
         return Err(Refused::SlotCannotWait(lane));
     }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
-    let fingerprint =
-        fingerprint(&lane, &payload, &options).map_err(|error| Refused::Unwritable(error.to_string()))?;
+    let fingerprint = fingerprint?;
     let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of, at_once };
     Ok(NewTransaction { id, lane, request })
 }

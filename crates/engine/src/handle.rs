@@ -10,7 +10,7 @@ use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
 };
-use landfall_core::request::{Finality, fingerprint};
+use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::view::ChainView;
@@ -105,8 +105,8 @@ pub enum SubmitError {
         address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default()
     )]
     NotOwner { lane: LaneId, node: String, address: Option<String> },
-    /// The lane hands out slots at admission, and none can be handed out. Nothing was stored.
-    #[error("lane {lane} hands out slots at admission, and has none to give now: {why}")]
+    /// A slot is to be handed out at once, and none can be. Nothing was stored.
+    #[error("lane {lane} has no slot to give now: {why}")]
     NoSlot { lane: LaneId, why: String },
     /// Whether it was stored is not known. With a requestId the same request can be made again.
     #[error(
@@ -310,10 +310,22 @@ impl Handle {
         Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
     }
 
+    /// What [`Self::submit`] would refuse without a look at the store. Nothing is stored, and what it follows need not be
+    /// there yet.
+    pub fn check(&self, submission: Submission) -> Result<(), Refused> {
+        let parts = &self.shared.parts;
+        if self.shared.is_disabled(submission.lane) {
+            return Err(Refused::LaneDisabled(submission.lane));
+        }
+        let (now, view) = (parts.clock.now(), self.view(submission.lane.chain));
+        let id = TxId::new(now, parts.random.bits());
+        admission::admit(parts, view.as_deref(), submission, None, id, now).map(|_| ())
+    }
+
     /// What there is under a submission's key.
-    async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
-        let Submission { lane, request_id, payload, options, .. } = submission;
-        let (Some(key), Ok(asked)) = (request_id, fingerprint(lane, payload, options)) else {
+    pub async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
+        let Submission { lane, request_id, .. } = submission;
+        let (Some(key), Ok(asked)) = (request_id, submission.fingerprint()) else {
             return Ok(None);
         };
         if let Some(TxRecord { tx, .. }) = self.store().tx_by_request(lane.signer, key).await? {

@@ -25,7 +25,7 @@ use crate::observe::Observer;
 use crate::probe::Probe;
 use crate::problem::{Code, Problem};
 use crate::routes;
-use crate::rpc::{Keeper, Sockets};
+use crate::rpc::{Keeper, Sockets, Underway};
 use crate::tail::Tail;
 use crate::tls::TlsFiles;
 use crate::webhooks::{Desk, Webhooks};
@@ -113,6 +113,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sockets: Arc<Sockets>,
+    pub(crate) underway: Arc<Underway>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
     pub(crate) probe: Arc<Probe>,
@@ -180,6 +181,7 @@ impl Server {
             metrics,
             keeper: keeper.clone(),
             sockets: sockets.clone(),
+            underway: Arc::default(),
             keyring,
             audit: audit.clone(),
             probe: Arc::default(),

@@ -5,15 +5,16 @@
 //! A record says which calls belong together. Each call is a transaction under a key that follows from the id, so a call that
 //! is handed over again after a crash is the same transaction.
 
-use landfall_core::ports::records::{RecordKind, RecordWrite, RecordsWritten};
+use alloy_primitives::keccak256;
+use landfall_core::ports::records::{Record, RecordKind, RecordWrite, RecordsWritten};
 use landfall_core::ports::store::{Admission, TxRecord};
 use landfall_core::request::{After, AfterState, OnFailure, Options, Payload};
 use landfall_core::transaction::TxState;
 use landfall_core::{Account, LaneId, RequestId, TxId};
-use landfall_engine::Submission;
+use landfall_engine::{Handle, Submission, SubmitError};
 use serde_json::{Map, Value, json};
 
-use super::error::{REJECTED, RpcError};
+use super::error::{INVALID_INPUT, INVALID_PARAMS, REJECTED, RpcError};
 use super::params::{Params, bad, hex, quantity};
 use super::{Asker, pass};
 use crate::access::Role;
@@ -31,66 +32,148 @@ const UNKNOWN_ID: i64 = 5730;
 const TOO_LARGE: i64 = 5740;
 const NOT_ATOMIC: i64 = 5760;
 
+/// What is asked for, read whole before anything is stored.
+struct Together {
+    lane: LaneId,
+    id: Option<String>,
+    payloads: Vec<Payload>,
+}
+
 pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError> {
-    let Value::Object(mut fields) = Params::of(params)?.need("an object with calls")? else {
+    let Value::Object(fields) = Params::of(params)?.need("an object with calls")? else {
         return Err(bad("params[0] must be an object with version, from, chainId and calls"));
     };
-    let lane = LaneId { chain: asker.chain, signer: sender(asker, fields.remove("from"))? };
-    asker.caller.may(Role::Submitter, lane.signer)?;
-    if let Some(Value::String(chain)) = fields.remove("chainId")
-        && quantity(&chain) != Some(asker.chain.0)
-    {
-        let text = format!("chainId is {chain}, and this is the door of chain {}", asker.chain);
-        return Err(RpcError::coded(UNSUPPORTED_CHAIN, text, "unknown_chain"));
-    }
-    needs_nothing(&fields)?;
-    let payloads = payloads(fields.remove("calls"))?;
-    if fields.get("atomicRequired") == Some(&Value::Bool(true)) && payloads.len() > 1 {
-        let text = "several calls cannot be done all or nothing by this account: send them one by one, or leave \
-                    atomicRequired out";
-        return Err(RpcError::coded(NOT_ATOMIC, text, "unsupported"));
-    }
-    let id = match fields.remove("id") {
-        Some(Value::String(id)) if !id.is_empty() && id.len() <= LONGEST_ID => id,
-        Some(other) => {
-            return Err(bad(format!("id is {other}; it may be a string of at most {LONGEST_ID} characters")));
+    let Together { lane, id, payloads } = read(asker, fields)?;
+    let id = match (id, &asker.key) {
+        (Some(_), Some(_)) => {
+            return Err(bad(
+                "there are an id and an Idempotency-Key, which both say what is the same; give one",
+            ));
         }
-        None => {
+        (Some(id), None) => id,
+        (None, Some(key)) => keccak256(key.as_str()).to_string(),
+        (None, None) => {
             let parts = asker.app.handle.parts();
             TxId::new(parts.clock.now(), parts.random.bits()).to_string()
         }
     };
-    let record = json!({ "from": lane.signer.0, "chainId": asker.chain, "calls": payloads.len() });
-    let write = RecordWrite::new(RecordKind::Calls, &id, record.clone());
-    if asker.app.records.write_records(vec![write]).await? == RecordsWritten::Changed {
-        let known = asker.app.records.record(RecordKind::Calls, &id).await?;
-        let same = known.is_some_and(|known| known.body == record);
+    let keys: Vec<RequestId> =
+        (0..payloads.len()).map(|position| key(&id, position)).collect::<Result<_, _>>()?;
+    // The first was counted with the message.
+    asker.app.keyring.charge(&asker.caller, payloads.len().saturating_sub(1))?;
+    let content = serde_json::to_vec(&payloads).map_err(|error| bad(format!("calls: {error}")))?;
+    let record = json!({
+        "from": lane.signer.0, "chainId": asker.chain, "calls": payloads.len(), "content": keccak256(content),
+    });
+    let known = asker.app.records.record(RecordKind::Calls, &record_id(lane.signer, &id)).await?;
+    let taken = || {
+        let text = format!("there are calls with the id {id:?} already");
+        RpcError::coded(DUPLICATE_ID, text, "request_id_reused")
+    };
+    if let Some(known) = &known {
+        if known.body != record {
+            return Err(taken());
+        }
         // After a crash some calls may be missing; then the same is handed over again.
-        if !same || all_there(asker, lane.signer, &id, payloads.len()).await? {
-            let text = format!("there are calls with the id {id:?} already");
-            return Err(RpcError::coded(DUPLICATE_ID, text, "request_id_reused"));
+        if all_there(asker, lane.signer, &keys).await? {
+            return if asker.key.is_some() { Ok(json!({ "id": id })) } else { Err(taken()) };
         }
     }
-    hand_over(asker, lane, &id, payloads).await?;
+    let submissions = submissions(lane, keys, payloads);
+    for (position, submission) in submissions.iter().enumerate() {
+        let mut checked = submission.clone();
+        if position > 0 {
+            let now = asker.app.handle.parts().clock.now();
+            // Which one it follows is not known yet, only that there is one.
+            checked.options.after = Some(follows(TxId::new(now, 0)));
+        }
+        asker.app.handle.check(checked).map_err(|refused| {
+            let error = RpcError::from(SubmitError::from(refused));
+            RpcError { message: format!("calls[{position}]: {}; nothing was stored", error.message), ..error }
+        })?;
+    }
+    if known.is_none() {
+        let write = RecordWrite::new(RecordKind::Calls, record_id(lane.signer, &id), record.clone());
+        if asker.app.records.write_records(vec![write]).await? == RecordsWritten::Changed {
+            let known = asker.app.records.record(RecordKind::Calls, &record_id(lane.signer, &id)).await?;
+            if known.is_none_or(|known| known.body != record) {
+                return Err(taken());
+            }
+        }
+    }
+    // A task of its own: a caller that hangs up leaves no part behind.
+    let (handle, called) = (asker.app.handle.clone(), id.clone());
+    let handed_over = tokio::spawn(async move { hand_over(&handle, &called, submissions).await });
+    let stopped = |_| Err(in_part(&id, "the server stops"));
+    handed_over.await.unwrap_or_else(stopped)?;
     Ok(json!({ "id": id }))
 }
 
-fn sender(asker: &Asker, from: Option<Value>) -> Result<Account, RpcError> {
-    let account = match from {
+fn read(asker: &Asker, mut fields: Map<String, Value>) -> Result<Together, RpcError> {
+    let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+    let signer = match take("from") {
         Some(Value::String(text)) => body::address("from", &text)?,
-        _ => return Err(bad("from is missing: it says which account sends")),
+        Some(other) => return Err(bad(format!("from is {other}; it must be an address, a string"))),
+        None => return Err(bad("from is missing: it says which account sends")),
     };
-    let lane = LaneId { chain: asker.chain, signer: account };
-    if asker.app.handle.parts().signers.contains_key(&lane) {
-        return Ok(account);
+    // Whoever may not use an account does not hear whether it is here.
+    asker.caller.may(Role::Submitter, signer)?;
+    let lane = LaneId { chain: asker.chain, signer };
+    if !asker.app.handle.parts().signers.contains_key(&lane) {
+        let text = format!("{signer} is not a signer of chain {} here", asker.chain);
+        return Err(RpcError::coded(super::error::UNAUTHORIZED, text, "unknown_signer"));
     }
-    let text = format!("{account} is not a signer of chain {} here", asker.chain);
-    Err(RpcError::coded(super::error::UNAUTHORIZED, text, "unknown_signer"))
+    match take("chainId") {
+        None => {}
+        Some(Value::String(chain)) if quantity(&chain) == Some(asker.chain.0) => {}
+        Some(Value::String(chain)) if quantity(&chain).is_some() => {
+            let text = format!("chainId is {chain}, and this is the door of chain {}", asker.chain);
+            return Err(RpcError::coded(UNSUPPORTED_CHAIN, text, "unknown_chain"));
+        }
+        Some(other) => return Err(bad(format!("chainId is {other}; write it as hex in a string, \"0x…\""))),
+    }
+    match take("version") {
+        None | Some(Value::String(_)) => {}
+        Some(other) => return Err(bad(format!("version is {other}; it must be a string"))),
+    }
+    let atomic = match take("atomicRequired") {
+        None => false,
+        Some(Value::Bool(atomic)) => atomic,
+        Some(other) => return Err(bad(format!("atomicRequired is {other}; it must be true or false"))),
+    };
+    let id = match take("id") {
+        None => None,
+        Some(Value::String(id)) if !id.is_empty() && id.len() <= LONGEST_ID => Some(id),
+        Some(other) => {
+            return Err(bad(format!("id is {other}; it may be a string of at most {LONGEST_ID} characters")));
+        }
+    };
+    needs_nothing(take("capabilities"))?;
+    let calls = take("calls");
+    if let Some(name) = fields.keys().next() {
+        return Err(RpcError::coded(INVALID_PARAMS, format!("{name} is not a known field"), "unknown_field"));
+    }
+    let payloads = payloads(calls)?;
+    if atomic && payloads.len() > 1 {
+        let text = "several calls cannot be done all or nothing by this account: send them one by one, or leave \
+                    atomicRequired out";
+        return Err(RpcError::coded(NOT_ATOMIC, text, "unsupported"));
+    }
+    Ok(Together { lane, id, payloads })
+}
+
+/// Ids belong to the account: those of others do not matter.
+fn record_id(signer: Account, id: &str) -> String {
+    format!("{:#x}/{id}", signer.0)
 }
 
 /// A capability that the caller cannot do without is one that this wallet must have, and it has none.
-fn needs_nothing(fields: &Map<String, Value>) -> Result<(), RpcError> {
-    let Some(Value::Object(wanted)) = fields.get("capabilities") else { return Ok(()) };
+fn needs_nothing(capabilities: Option<Value>) -> Result<(), RpcError> {
+    let wanted = match capabilities {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Object(wanted)) => wanted,
+        Some(other) => return Err(bad(format!("capabilities is {other}; it must be an object"))),
+    };
     let needed = wanted.iter().find(|(_, value)| value.get("optional") != Some(&Value::Bool(true)));
     match needed {
         None => Ok(()),
@@ -114,8 +197,7 @@ fn payloads(calls: Option<Value>) -> Result<Vec<Payload>, RpcError> {
         let Value::Object(mut call) = call else {
             return Err(bad(format!("calls[{position}] must be an object")));
         };
-        needs_nothing(&call)?;
-        call.remove("capabilities");
+        needs_nothing(call.remove("capabilities"))?;
         Ok(body::payload(Value::Object(call))?)
     };
     calls.into_iter().enumerate().map(read).collect()
@@ -126,41 +208,88 @@ fn key(id: &str, position: usize) -> Result<RequestId, RpcError> {
         .map_err(|error| bad(format!("the id cannot be used: {error}")))
 }
 
-async fn hand_over(asker: &Asker, lane: LaneId, id: &str, payloads: Vec<Payload>) -> Result<(), RpcError> {
+fn follows(tx: TxId) -> After {
+    After { tx, state: AfterState::Mined, on_failure: OnFailure::Cancel }
+}
+
+fn submissions(lane: LaneId, keys: Vec<RequestId>, payloads: Vec<Payload>) -> Vec<Submission> {
+    let one = |(key, payload)| {
+        let options = Options::default();
+        Submission { lane, request_id: Some(key), payload, options, at_once: None }
+    };
+    keys.into_iter().zip(payloads).map(one).collect()
+}
+
+/// An error that is not about the first call says that a part was stored.
+async fn hand_over(handle: &Handle, id: &str, submissions: Vec<Submission>) -> Result<(), RpcError> {
     let mut before: Option<TxId> = None;
-    for (position, payload) in payloads.into_iter().enumerate() {
-        let after = before.map(|tx| After { tx, state: AfterState::Mined, on_failure: OnFailure::Cancel });
-        let options = Options { after, ..Options::default() };
-        let submission =
-            Submission { lane, request_id: Some(key(id, position)?), payload, options, at_once: None };
-        match asker.app.handle.submit(submission).await? {
-            Admission::New(tx) | Admission::Replay(tx) => before = Some(tx.id),
-            Admission::Removed(kept) => before = Some(kept.id),
-            Admission::Conflict(tx) => {
-                let text =
-                    format!("call {position} of {id:?} is transaction {tx}, which does something else");
+    for mut submission in submissions {
+        submission.options.after = before.map(follows);
+        let why = match handle.submit(submission).await {
+            Ok(Admission::New(tx) | Admission::Replay(tx)) => {
+                before = Some(tx.id);
+                continue;
+            }
+            Ok(Admission::Removed(kept)) => {
+                before = Some(kept.id);
+                continue;
+            }
+            Ok(Admission::Conflict(tx)) if before.is_none() => {
+                let text = format!("a call of {id:?} is transaction {tx}, which does something else");
                 return Err(RpcError::coded(REJECTED, text, "request_id_reused"));
             }
-        }
+            Ok(Admission::Conflict(tx)) => format!("one is transaction {tx}, which does something else"),
+            Err(SubmitError::Unknown(why)) => why,
+            Err(error) if before.is_none() => return Err(error.into()),
+            Err(error) => error.to_string(),
+        };
+        return Err(in_part(id, &why));
     }
     Ok(())
 }
 
-async fn all_there(asker: &Asker, signer: Account, id: &str, calls: usize) -> Result<bool, RpcError> {
-    let last = key(id, calls.saturating_sub(1))?;
-    Ok(asker.app.handle.store().tx_by_request(signer, &last).await?.is_some())
+fn in_part(id: &str, why: &str) -> RpcError {
+    let text = format!(
+        "calls {id:?} were stored in part, or may have been, and what was stored may land: {why}. Do not send them under \
+         another id: send the same with this id again, which adds what is missing, or ask wallet_getCallsStatus"
+    );
+    let data = Some(json!({ "code": "outcome_unknown", "id": id }));
+    RpcError { code: INVALID_INPUT, message: text, data }
+}
+
+async fn all_there(asker: &Asker, signer: Account, keys: &[RequestId]) -> Result<bool, RpcError> {
+    // They are stored in their order.
+    let Some(last) = keys.last() else { return Ok(true) };
+    let store = asker.app.handle.store();
+    Ok(store.tx_by_request(signer, last).await?.is_some()
+        || store.kept_by_request(signer, last).await?.is_some())
+}
+
+/// The calls with this id, of an account that the caller sees.
+async fn find(asker: &Asker, id: &str) -> Result<Option<(Account, Value)>, RpcError> {
+    let lanes = asker.app.handle.parts().signers.keys();
+    let seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees(lane.signer));
+    let mut found = None;
+    for LaneId { signer, .. } in seen {
+        let record = asker.app.records.record(RecordKind::Calls, &record_id(*signer, id)).await?;
+        let of_chain =
+            |record: &Record| record.body.get("chainId").and_then(Value::as_u64) == Some(asker.chain.0);
+        let Some(record) = record.filter(of_chain) else { continue };
+        if found.replace((*signer, record.body)).is_some() {
+            let text =
+                format!("several accounts have calls with the id {id:?}; ask with a key for one of them");
+            return Err(RpcError::coded(REJECTED, text, "request_id_reused"));
+        }
+    }
+    Ok(found)
 }
 
 pub(super) async fn status(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let id = Params::of(params)?.text("the id of calls")?;
     let unknown =
         || RpcError::coded(UNKNOWN_ID, format!("there are no calls with the id {id:?} here"), "not_found");
-    let record = asker.app.records.record(RecordKind::Calls, &id).await?.ok_or_else(unknown)?;
-    let from: Option<Account> =
-        record.body.get("from").and_then(Value::as_str).and_then(|text| text.parse().ok()).map(Account);
-    let of_chain = record.body.get("chainId").and_then(Value::as_u64) == Some(asker.chain.0);
-    let from = from.filter(|from| of_chain && asker.caller.sees(*from)).ok_or_else(unknown)?;
-    let calls = record.body.get("calls").and_then(Value::as_u64).unwrap_or_default();
+    let (from, record) = find(asker, &id).await?.ok_or_else(unknown)?;
+    let calls = record.get("calls").and_then(Value::as_u64).unwrap_or_default();
     let mut states = Vec::new();
     let mut receipts = Vec::new();
     for position in 0..usize::try_from(calls).unwrap_or(MOST) {

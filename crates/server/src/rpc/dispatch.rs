@@ -32,7 +32,7 @@ pub(super) async fn start(asker: &Asker, method: &str, params: Value) -> Result<
 pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, RpcError> {
     let (method, params) = match started {
         Started::Done(result) => return Ok(result),
-        Started::Waiting(waited) => return send::finish(asker, *waited).await,
+        Started::Waiting(waited) => return send::finish(*waited).await,
         Started::Asked { method, params } => (method, params),
     };
     let value = match method.as_str() {
@@ -46,7 +46,7 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
         "eth_getTransactionReceipt" => look::receipt(asker, params).await?,
         "eth_getTransactionByHash" => look::transaction(asker, params).await?,
         "eth_subscribe" | "eth_unsubscribe" => {
-            let text = "subscriptions need a WebSocket; over HTTP ask for eth_blockNumber or eth_getLogs";
+            let text = "subscriptions need a WebSocket, and there a message of their own, not a batch; elsewhere ask for eth_blockNumber or eth_getLogs";
             return Err(RpcError::coded(UNSUPPORTED, text, "unsupported"));
         }
         "wallet_getCallsStatus" => calls::status(asker, params).await?,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kept (a record) ─► its turn? ─► sent ─► in a block ─► final: forgotten
-//!                      │ no: a lower nonce is missing; held back until it comes
+//!                      │ no: a lower nonce is missing; held back until it comes, for an hour at most
 //!                      └─ again and again, as long as it is not in a block
 //! ```
 //!
@@ -21,10 +21,11 @@ use landfall_core::ports::chain::{Chain, SignedTx};
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::Error;
 use landfall_core::request::Finality;
-use landfall_core::view::ChainView;
+use landfall_core::view::{BlockRef, ChainView};
 use landfall_core::{Account, ChainId, Slot, TxHash};
 use landfall_engine::Handle;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::{INVALID_INPUT, LIMIT, RpcError};
@@ -33,6 +34,10 @@ use super::{Asker, look};
 
 /// As many are kept at once.
 const MOST: usize = 10_000;
+/// And as many of one account.
+const MOST_OF_ONE: usize = 64;
+/// One above a gap is held back for so long.
+const HELD_LIMIT: Duration = Duration::from_secs(3_600);
 /// A nonce may be this far above the account's count.
 const FURTHEST: u64 = 1_000;
 /// How often it is looked what is to be done.
@@ -54,7 +59,13 @@ struct Kept {
     sent_at: Option<Instant>,
     /// The head at which the account's count was first seen to have passed it.
     passed_at: Option<u64>,
+    /// Since when a lower nonce has been missing.
+    held_since: Option<Instant>,
 }
+
+/// What a first send is told; nothing before that.
+type Verdict = Option<Result<(), RpcError>>;
+type Sending = BTreeMap<(ChainId, TxHash), watch::Receiver<Verdict>>;
 
 type All = BTreeMap<(ChainId, TxHash), Kept>;
 
@@ -62,6 +73,8 @@ pub(crate) struct Keeper {
     handle: Handle,
     records: Arc<dyn Records>,
     all: Mutex<All>,
+    /// Those whose first send has no verdict yet.
+    sending: Mutex<Sending>,
 }
 
 fn id_of(chain: ChainId, hash: TxHash) -> String {
@@ -70,7 +83,7 @@ fn id_of(chain: ChainId, hash: TxHash) -> String {
 
 impl Keeper {
     pub(crate) fn new(handle: Handle, records: Arc<dyn Records>) -> Self {
-        Self { handle, records, all: Mutex::default() }
+        Self { handle, records, all: Mutex::default(), sending: Mutex::default() }
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
@@ -82,13 +95,49 @@ impl Keeper {
         self.all().get(&(chain, hash)).map(|kept| kept.raw.clone())
     }
 
-    /// Keeps it and sends it; an error means that it is not kept.
-    pub(super) async fn send(
-        &self,
+    fn sending(&self) -> MutexGuard<'_, Sending> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps it and sends it; an error means that it is not kept. The same bytes again wait for the same verdict.
+    pub(super) async fn send(asker: &Asker, signed: SignedTx, sealed: Sealed) -> Result<(), RpcError> {
+        let (keeper, key) = (asker.app.keeper.clone(), (asker.chain, sealed.hash));
+        let mut verdict = keeper.verdict_of(asker, key, signed, sealed);
+        match verdict.wait_for(Option::is_some).await.ok().and_then(|said| said.clone()) {
+            Some(verdict) => verdict,
+            None => {
+                let text = "the server stops, and whether it is kept is not known; send the same bytes again";
+                Err(RpcError::coded(INVALID_INPUT, text, "outcome_unknown"))
+            }
+        }
+    }
+
+    fn verdict_of(
+        self: Arc<Self>,
         asker: &Asker,
-        signed: &SignedTx,
+        key: (ChainId, TxHash),
+        signed: SignedTx,
         sealed: Sealed,
-    ) -> Result<(), RpcError> {
+    ) -> watch::Receiver<Verdict> {
+        let mut sending = self.sending();
+        if let Some(verdict) = sending.get(&key) {
+            return verdict.clone();
+        }
+        let (told, verdict) = watch::channel(None);
+        sending.insert(key, verdict.clone());
+        drop(sending);
+        let (keeper, asker) = (self.clone(), asker.clone());
+        // A task of its own: others may wait for it when its caller hangs up.
+        tokio::spawn(async move {
+            // Also if it panics.
+            let _sent = Sent { keeper: &keeper, key };
+            let said = keeper.send_first(&asker, &signed, sealed).await;
+            told.send_replace(Some(said));
+        });
+        verdict
+    }
+
+    async fn send_first(&self, asker: &Asker, signed: &SignedTx, sealed: Sealed) -> Result<(), RpcError> {
         let (chain, hash) = (asker.chain, sealed.hash);
         if self.all().contains_key(&(chain, hash)) {
             return Ok(());
@@ -96,6 +145,13 @@ impl Keeper {
         if self.all().len() >= MOST {
             let text =
                 format!("{MOST} signed transactions are being kept already; ask again when some have landed");
+            return Err(RpcError::coded(LIMIT, text, "rate_limited"));
+        }
+        if self.slots_of(chain, signed.from).len() >= MOST_OF_ONE {
+            let text = format!(
+                "{MOST_OF_ONE} signed transactions of {} are being kept already; ask again when some have landed",
+                signed.from
+            );
             return Err(RpcError::coded(LIMIT, text, "rate_limited"));
         }
         let (count, pending) = self.counts(asker, signed.from).await?;
@@ -125,9 +181,10 @@ impl Keeper {
             raw: sealed.raw.clone(),
             sent_at: None,
             passed_at: None,
+            held_since: None,
         };
         self.all().insert((chain, hash), kept);
-        if signed.slot > pending && !self.follows_kept(chain, signed.from, count, signed.slot) {
+        if signed.slot > pending && signed.slot > gap(count, self.slots_of(chain, signed.from)) {
             tracing::debug!(%chain, %hash, "a lower nonce is missing; it is held back");
             return Ok(());
         }
@@ -151,12 +208,11 @@ impl Keeper {
         Ok((count, pending.max(count)))
     }
 
-    /// All nonces from the account's count up to this one are kept here.
-    fn follows_kept(&self, chain: ChainId, from: Account, count: Slot, slot: Slot) -> bool {
+    /// The nonces of an account that are kept here, one for each transaction.
+    fn slots_of(&self, chain: ChainId, from: Account) -> Vec<Slot> {
         let all = self.all();
         let of_account = all.iter().filter(|((of, _), kept)| *of == chain && kept.from == from);
-        let slots: BTreeSet<Slot> = of_account.map(|(_, kept)| kept.slot).collect();
-        (count.0..slot.0).all(|lower| slots.contains(&Slot(lower)))
+        of_account.map(|(_, kept)| kept.slot).collect()
     }
 
     fn note_sent(&self, chain: ChainId, hash: TxHash) {
@@ -241,13 +297,21 @@ impl Keeper {
             .into_iter()
             .partition(|(_, kept)| counts.get(&kept.from).is_some_and(|count| kept.slot < *count));
         self.settle(chain, parts.chain.as_ref(), &view, parts.settings.finality, passed).await;
+        let mut slots: BTreeMap<Account, Vec<Slot>> = BTreeMap::new();
+        for (_, kept) in &open {
+            slots.entry(kept.from).or_default().push(kept.slot);
+        }
+        let gap_of = |(account, slots): (Account, Vec<Slot>)| {
+            (account, gap(counts.get(&account).copied().unwrap_or_default(), slots))
+        };
+        let gaps: BTreeMap<Account, Slot> = slots.into_iter().map(gap_of).collect();
+        let is_held =
+            |kept: &Kept| kept.sent_at.is_none() && gaps.get(&kept.from).is_some_and(|gap| kept.slot > *gap);
+        let (held, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|(_, kept)| is_held(kept));
+        self.hold(chain, held).await;
         let again: Vec<Sealed> = open
             .into_iter()
             .filter(|(_, kept)| kept.sent_at.is_none_or(|at| at.elapsed() >= AGAIN_AFTER))
-            .filter(|(_, kept)| {
-                let count = counts.get(&kept.from).copied().unwrap_or_default();
-                kept.sent_at.is_some() || self.follows_kept(chain, kept.from, count, kept.slot)
-            })
             .map(|(hash, kept)| Sealed { raw: kept.raw, hash })
             .take(AT_ONCE)
             .collect();
@@ -259,6 +323,19 @@ impl Keeper {
         }
         for (sealed, report) in again.iter().zip(parts.chain.send(&again).await) {
             tracing::debug!(%chain, hash = %sealed.hash, outcome = report.outcome.name(), "a kept transaction was sent");
+        }
+    }
+
+    /// Those above a gap: held back, and in the end forgotten. They were never sent from here.
+    async fn hold(&self, chain: ChainId, held: Vec<(TxHash, Kept)>) {
+        for (hash, kept) in held {
+            let since = kept.held_since.unwrap_or_else(Instant::now);
+            if since.elapsed() >= HELD_LIMIT {
+                tracing::info!(%chain, %hash, from = %kept.from, "a lower nonce did not come; it is forgotten");
+                self.forget(chain, hash).await;
+            } else if let Some(kept) = self.all().get_mut(&(chain, hash)) {
+                kept.held_since = Some(since);
+            }
         }
     }
 
@@ -276,14 +353,16 @@ impl Keeper {
         }
         let hashes: Vec<TxHash> = passed.iter().map(|(hash, _)| *hash).collect();
         let Ok(receipts) = adapter.receipts(&hashes).await else { return };
+        let receipts: BTreeMap<TxHash, BlockRef> =
+            receipts.into_iter().map(|receipt| (receipt.hash, receipt.block)).collect();
         for (hash, kept) in passed {
             let head = view.head.at.number;
             let seen = kept.passed_at.filter(|at| *at <= head).unwrap_or(head);
             if let Some(kept) = self.all().get_mut(&(chain, hash)) {
                 kept.passed_at = Some(seen);
             }
-            let done = match receipts.iter().find(|receipt| receipt.hash == hash) {
-                Some(receipt) => view.is_final(&receipt.block, finality),
+            let done = match receipts.get(&hash) {
+                Some(block) => view.is_final(block, finality),
                 None => match finality {
                     Finality::Blocks(depth) => head.saturating_sub(seen) >= depth.max(1),
                     Finality::Safe => view.safe.is_some_and(|safe| safe >= seen),
@@ -297,6 +376,28 @@ impl Keeper {
     }
 }
 
+/// A first send that is over, whichever way.
+struct Sent<'a> {
+    keeper: &'a Keeper,
+    key: (ChainId, TxHash),
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        self.keeper.sending().remove(&self.key);
+    }
+}
+
+/// The lowest nonce from an account's count up that is not among these.
+fn gap(count: Slot, slots: Vec<Slot>) -> Slot {
+    let slots: BTreeSet<Slot> = slots.into_iter().collect();
+    let mut next = count;
+    while slots.contains(&next) {
+        next = Slot(next.0 + 1);
+    }
+    next
+}
+
 fn read(record: &Record) -> Option<((ChainId, TxHash), Kept)> {
     let (chain, hash) = record.id.split_once('/')?;
     let text = |name: &str| record.body.get(name).and_then(Value::as_str);
@@ -306,6 +407,7 @@ fn read(record: &Record) -> Option<((ChainId, TxHash), Kept)> {
         raw: hex::decode(text("raw")?).ok()?.into(),
         sent_at: None,
         passed_at: None,
+        held_since: None,
     };
     Some(((ChainId(chain.parse().ok()?), TxHash(hash.parse().ok()?)), kept))
 }

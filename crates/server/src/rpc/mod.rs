@@ -24,6 +24,7 @@ mod raw;
 mod send;
 mod socket;
 mod subscribe;
+mod underway;
 pub mod wire;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use serde_json::Value;
 
 pub(crate) use keeper::Keeper;
 pub(crate) use socket::{Sockets, upgrade};
+pub(crate) use underway::Underway;
 
 use crate::access::Caller;
 use crate::body;

@@ -6,9 +6,9 @@ use landfall_core::LaneId;
 use landfall_core::attempt::Sealed;
 use serde_json::{Value, json};
 
-use super::Asker;
 use super::error::{INVALID_INPUT, REJECTED, RpcError};
 use super::params::{Params, bad};
+use super::{Asker, Keeper};
 use crate::access::{Caller, Role};
 use crate::problem::{Code, Problem};
 
@@ -50,8 +50,9 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<String, RpcErro
         return Err(RpcError::coded(REJECTED, text, "nonce_not_allowed"));
     }
     let sealed = Sealed { raw: raw.into(), hash: signed.hash };
-    asker.app.keeper.send(asker, &signed, sealed).await?;
-    Ok(json!(signed.hash).to_string())
+    let hash = signed.hash;
+    Keeper::send(asker, signed, sealed).await?;
+    Ok(json!(hash).to_string())
 }
 
 /// Bytes of accounts that nobody here manages: the role is enough.

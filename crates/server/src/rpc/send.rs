@@ -8,16 +8,16 @@
 //! | nonce given | what is done |
 //! |---|---|
 //! | the next one, or above | it is ignored |
-//! | of a transaction under way that does the same | that one's hash is the answer: it was sent twice |
+//! | of a transaction under way that does the same, with a slot or without | that one's hash is the answer: it was sent twice |
 //! | of another one under way, or used up | refused as too low, as a node would: the caller meant to replace it |
 
 use std::time::Duration;
 
-use landfall_core::ports::store::Admission;
+use landfall_core::ports::store::{Admission, Store};
 use landfall_core::request::{AtOnce, OnInsufficientFunds, Options, Payload};
 use landfall_core::transaction::{ReasonCode, Status, Transaction};
-use landfall_core::{Account, LaneId, Slot, TxHash, TxId};
-use landfall_engine::{Submission, Told};
+use landfall_core::{Account, LaneId, Slot, TxId};
+use landfall_engine::{Handle, Submission, Told};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -25,16 +25,18 @@ use super::Asker;
 use super::dispatch::Started;
 use super::error::{INVALID_INPUT, REJECTED, REVERTED, RpcError, UNAVAILABLE};
 use super::params::{Params, bad};
+use super::underway::{Follower, Place, does_the_same};
 use crate::access::Role;
 use crate::body;
 
 /// How long a hash is waited for. Together with a withdrawal it is less than the ten seconds after which libraries give up.
 const HASH_LIMIT: Duration = Duration::from_secs(6);
 
-/// A transaction whose hash is waited for.
-pub(super) struct Waited {
-    tx: Transaction,
-}
+/// So many of those that wait for a slot are looked at for the nonce that their callers gave.
+const MOST_WAITING: u32 = 256;
+
+/// A call whose answer is waited for.
+pub(super) struct Waited(Follower);
 
 /// What a call asks for, read.
 struct Asked {
@@ -46,11 +48,6 @@ struct Asked {
 pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcError> {
     let asked = read(asker, params)?;
     asker.caller.may(Role::Submitter, asked.lane.signer)?;
-    if let Some(nonce) = asked.nonce
-        && let Some(hash) = sent_before(asker, &asked, nonce).await?
-    {
-        return Ok(Started::Done(json!(hash).to_string()));
-    }
     let submission = Submission {
         lane: asked.lane,
         request_id: asker.key.clone(),
@@ -59,45 +56,90 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
         options: Options { on_insufficient_funds: OnInsufficientFunds::Fail, ..Options::default() },
         at_once: Some(AtOnce { nonce: asked.nonce }),
     };
-    match asker.app.handle.admit_at_once(submission).await? {
-        Admission::New(tx) | Admission::Replay(tx) => Ok(Started::Waiting(Box::new(Waited { tx }))),
-        Admission::Removed(kept) => match kept.hash {
-            Some(hash) => Ok(Started::Done(json!(hash).to_string())),
+    // What a key stands for is told whatever became of the nonce meanwhile.
+    let known = asker.app.handle.known(&submission).await?;
+    // Nobody may come between the look for others with this nonce and the admission.
+    let nonce = asked.nonce.filter(|_| known.is_none());
+    let (first, follower) = match asker.app.underway.enter(asked.lane, nonce, &submission.payload) {
+        Place::First(first, follower) => (first, follower),
+        Place::Same(follower) => return Ok(Started::Waiting(Box::new(Waited(follower)))),
+        Place::Taken => {
+            return Err(too_low("nonce too low: another transaction with this nonce is being taken in."));
+        }
+    };
+    let (admitted, is_admitted) = oneshot::channel();
+    // A task of its own: it goes on when the caller hangs up, and then withdraws what nobody heard of.
+    let handle = asker.app.handle.clone();
+    tokio::spawn(async move {
+        let begun = match known {
+            Some(known) => Ok(begun(known)),
+            None => admit(&handle, submission, nonce).await,
+        };
+        // Only a batch needs it: the next call is admitted after this one.
+        admitted.send(()).ok();
+        let said = match begun {
+            Ok(Begun::Said(said)) => said,
+            Ok(Begun::Waits(tx)) => {
+                let told = handle.hash_of(&tx, HASH_LIMIT, first.left()).await;
+                answer(tx.id, told)
+            }
+            Err(error) => Err(error),
+        };
+        first.tell(said);
+    });
+    // It ends without a word only if the task does.
+    is_admitted.await.ok();
+    Ok(Started::Waiting(Box::new(Waited(follower))))
+}
+
+pub(super) async fn finish(waited: Waited) -> Result<String, RpcError> {
+    waited.0.told().await.unwrap_or_else(|| {
+        let text = "the server stops, and whether it was accepted is not known: it may still land";
+        Err(RpcError::coded(INVALID_INPUT, text, "outcome_unknown"))
+    })
+}
+
+/// How far a call is after its admission.
+enum Begun {
+    Said(Result<String, RpcError>),
+    Waits(Box<Transaction>),
+}
+
+async fn admit(handle: &Handle, submission: Submission, nonce: Option<Slot>) -> Result<Begun, RpcError> {
+    if let Some(nonce) = nonce
+        && let Some(before) = sent_before(handle.store(), submission.lane, &submission.payload, nonce).await?
+    {
+        return Ok(before);
+    }
+    Ok(begun(handle.admit_at_once(submission).await?))
+}
+
+fn begun(admission: Admission) -> Begun {
+    match admission {
+        Admission::New(tx) | Admission::Replay(tx) => Begun::Waits(Box::new(tx)),
+        Admission::Removed(kept) => Begun::Said(match kept.hash {
+            Some(hash) => Ok(json!(hash).to_string()),
             None => Err(ended(kept.id, &kept.status())),
-        },
+        }),
         Admission::Conflict(tx) => {
             let text = format!(
                 "this Idempotency-Key belongs to transaction {tx}, which asks for something else; use a new key for a \
                  new transaction"
             );
-            Err(RpcError {
-                code: REJECTED,
-                message: text,
-                data: Some(json!({ "code": "request_id_reused", "txId": tx })),
-            })
+            Begun::Said(Err(about(REJECTED, text, "request_id_reused", tx)))
         }
     }
 }
 
-pub(super) async fn finish(asker: &Asker, waited: Waited) -> Result<String, RpcError> {
-    let (handle, tx) = (asker.app.handle.clone(), waited.tx.clone());
-    let (mut answer, told) = oneshot::channel();
-    // A task of its own: it goes on when the caller hangs up, and then withdraws what nobody heard of.
-    tokio::spawn(async move {
-        let told = handle.hash_of(&tx, HASH_LIMIT, answer.closed()).await;
-        // The caller may have gone meanwhile.
-        answer.send(told).ok();
-    });
-    let id = waited.tx.id;
-    match told.await {
-        Ok(Told::Hash(hash)) => Ok(json!(hash).to_string()),
-        Ok(Told::Ended(status)) => Err(ended(id, &status)),
-        Ok(Told::Withdrawn { why }) => {
+fn answer(id: TxId, told: Told) -> Result<String, RpcError> {
+    match told {
+        Told::Hash(hash) => Ok(json!(hash).to_string()),
+        Told::Ended(status) => Err(ended(id, &status)),
+        Told::Withdrawn { why } => {
             let text = format!("it got no nonce in time and was taken back, nothing of it can land: {why}");
             Err(about(UNAVAILABLE, text, "no_slot", id))
         }
-        Ok(Told::Waiting { why }) => Err(waiting(id, &why)),
-        Err(_) => Err(waiting(id, "the server stops")),
+        Told::Waiting { why } => Err(waiting(id, &why)),
     }
 }
 
@@ -144,7 +186,8 @@ fn read(asker: &Asker, params: Value) -> Result<Asked, RpcError> {
     };
     let from = match fields.remove("from") {
         Some(Value::String(text)) => body::address("from", &text)?,
-        Some(_) | None => sole_account(asker)?,
+        None | Some(Value::Null) => sole_account(asker)?,
+        Some(other) => return Err(bad(format!("from is {other}; it must be an address, a string"))),
     };
     let number = |fields: &mut Map<String, Value>, name: &str| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -181,35 +224,57 @@ fn sole_account(asker: &Asker) -> Result<Account, RpcError> {
     }
 }
 
-/// A nonce that was given before: the hash of the transaction that has it, if that does the same.
-async fn sent_before(asker: &Asker, asked: &Asked, nonce: Slot) -> Result<Option<TxHash>, RpcError> {
-    let store = asker.app.handle.store();
-    let Some(summary) = store.lane(asked.lane).await? else { return Ok(None) };
+/// A nonce that was given before: what is said of the transaction that has it, if that does the same.
+async fn sent_before(
+    store: &dyn Store,
+    lane: LaneId,
+    payload: &Payload,
+    nonce: Slot,
+) -> Result<Option<Begun>, RpcError> {
+    let Some(summary) = store.lane(lane).await? else { return Ok(None) };
+    // Taken in by another node, or by this one before a restart, and without a slot yet.
+    if summary.waiting > 0 {
+        let waiting = store.waiting(lane, MOST_WAITING).await?;
+        let given = |tx: &Transaction| tx.request.at_once.and_then(|at_once| at_once.nonce) == Some(nonce);
+        match waiting.into_iter().find(given) {
+            Some(tx) if does_the_same(&tx.request.payload, payload) => {
+                return Ok(Some(Begun::Waits(Box::new(tx))));
+            }
+            Some(_) => {
+                return Err(too_low(
+                    "nonce too low: another transaction with this nonce waits for its slot.",
+                ));
+            }
+            None => {}
+        }
+    }
     let next = summary.row.cursor.unwrap_or_default();
     if nonce >= next {
         return Ok(None);
     }
     // Rare: only now is it looked up who has it.
-    let record = store.load_lane(asked.lane).await?;
+    let record = store.load_lane(lane).await?;
     let taken = record.bound.iter().chain(&record.ended).find(|tx| tx.status.slot == Some(nonce));
-    let same = |tx: &Transaction| {
-        let (one, other) = (&tx.request.payload, &asked.payload);
-        (one.to, one.value, &one.data) == (other.to, other.value, &other.data)
-    };
     match taken {
-        Some(tx) if same(tx) && tx.status.hash.is_some() => Ok(tx.status.hash),
+        Some(Transaction { request, status: Status { hash: Some(hash), .. }, .. })
+            if does_the_same(&request.payload, payload) =>
+        {
+            Ok(Some(Begun::Said(Ok(json!(hash).to_string()))))
+        }
         // Its caller gave another one, so this nonce was not used by anybody: they only came in another order.
         Some(tx)
             if tx.request.at_once.and_then(|at_once| at_once.nonce).is_some_and(|given| given != nonce) =>
         {
             Ok(None)
         }
-        Some(_) | None => {
-            let text = format!(
-                "nonce too low: next nonce {next}, tx nonce {nonce}. Landfall chooses nonces: leave it out; to replace a \
-                 transaction use landfall_speedUp, landfall_cancel or the REST API"
-            );
-            Err(RpcError::coded(INVALID_INPUT, text, "nonce_not_allowed"))
-        }
+        Some(_) | None => Err(too_low(&format!("nonce too low: next nonce {next}, tx nonce {nonce}."))),
     }
+}
+
+fn too_low(what: &str) -> RpcError {
+    let text = format!(
+        "{what} Landfall chooses nonces: leave it out; to replace a transaction use landfall_speedUp, landfall_cancel or \
+         the REST API"
+    );
+    RpcError::coded(INVALID_INPUT, text, "nonce_not_allowed")
 }

@@ -117,15 +117,16 @@ async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _pla
                 let incoming = wire::decode(&bytes, asker.app.limits.batch);
                 let charged = asker.app.keyring.charge(&asker.caller, 1);
                 match incoming {
+                    Incoming::One(Ok(Call { id: None, .. })) if charged.is_err() => Some(Vec::new()),
                     incoming if charged.is_err() => {
                         let refused = charged.map(|()| String::new()).map_err(RpcError::from);
                         Some(vec![Message::text(wire::encode(&incoming.id(), &refused))])
                     }
-
                     Incoming::One(Ok(call)) if is_subscription(&call) => {
                         let answered = subscriptions.answer(&call.method, call.params);
-                        let text = wire::encode(&call.id.unwrap_or(Value::Null), &answered);
-                        Some(vec![Message::text(text)])
+                        // A notification gets no answer.
+                        let text = call.id.map(|id| Message::text(wire::encode(&id, &answered)));
+                        Some(text.into_iter().collect())
                     }
                     incoming => {
                         let asker = asker.clone();

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use landfall_core::view::ChainView;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::error::{LIMIT, RpcError, UNSUPPORTED};
 use super::params::{Params, bad};
@@ -20,6 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A subscriber that slept longer is told of the newest blocks only.
 const MOST_BLOCKS: usize = 64;
 
+#[derive(Clone)]
 enum Kind {
     NewHeads,
     /// The filter: addresses and topics.
@@ -33,11 +37,26 @@ pub(super) struct Subscriptions {
     view: Option<Arc<ChainView>>,
     /// Blocks that subscribers are to be told of.
     new: VecDeque<B256>,
+    /// The first of them is being read. It is kept here, and so is the time of the next look: a socket with much to do asks
+    /// for what is next again and again, and would begin anew each time.
+    reading: Option<BoxFuture<'static, Option<Events>>>,
+    look_at: Instant,
 }
+
+/// What is sent, by subscription.
+type Events = Vec<(String, String)>;
 
 impl Subscriptions {
     pub(super) fn new(asker: &Asker) -> Self {
-        Self { asker: asker.clone(), made: 0, kinds: BTreeMap::new(), view: None, new: VecDeque::new() }
+        Self {
+            asker: asker.clone(),
+            made: 0,
+            kinds: BTreeMap::new(),
+            view: None,
+            new: VecDeque::new(),
+            reading: None,
+            look_at: Instant::now(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -73,6 +92,7 @@ impl Subscriptions {
             // Told is what comes from now on.
             self.view = self.asker.app.handle.shown(self.asker.chain);
             self.new.clear();
+            self.reading = None;
         }
         self.made += 1;
         let id = format!("{:#x}", self.made);
@@ -83,13 +103,24 @@ impl Subscriptions {
     /// What is to be sent next. Nothing is lost when this is dropped while it waits.
     pub(super) async fn next(&mut self) -> Vec<String> {
         loop {
-            if let Some(block) = self.new.front().copied()
-                && let Some(events) = self.events(block).await
+            if self.reading.is_none()
+                && let Some(block) = self.new.front().copied()
             {
-                self.new.pop_front();
-                return events;
+                self.reading = Some(events(self.asker.clone(), self.kinds.clone(), block).boxed());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            if let Some(reading) = &mut self.reading {
+                let read = reading.await;
+                self.reading = None;
+                if let Some(events) = read {
+                    self.new.pop_front();
+                    let mut wanted = events;
+                    // Somebody may have had enough meanwhile.
+                    wanted.retain(|(id, _)| self.kinds.contains_key(id));
+                    return wanted.into_iter().map(|(_, text)| text).collect();
+                }
+            }
+            tokio::time::sleep_until(self.look_at).await;
+            self.look_at = Instant::now() + LOOK_EVERY;
             self.look();
         }
     }
@@ -110,30 +141,30 @@ impl Subscriptions {
             self.new.pop_front();
         }
     }
+}
 
-    /// What a block means to each subscriber; none if no endpoint has it now.
-    async fn events(&self, block: B256) -> Option<Vec<String>> {
-        let mut events = Vec::new();
-        for (id, kind) in &self.kinds {
-            match kind {
-                Kind::NewHeads => {
-                    let mut header =
-                        pass::read(&self.asker, "eth_getBlockByHash", &json!([block, false])).await.ok()?;
-                    if let Value::Object(fields) = &mut header {
-                        for name in ["transactions", "uncles", "withdrawals", "size", "totalDifficulty"] {
-                            fields.remove(name);
-                        }
-                        events.push(notification(id, &header));
+/// What a block means to each subscriber; none if no endpoint has it now.
+async fn events(asker: Asker, kinds: BTreeMap<String, Kind>, block: B256) -> Option<Events> {
+    let mut events = Vec::new();
+    for (id, kind) in kinds {
+        match kind {
+            Kind::NewHeads => {
+                let mut header =
+                    pass::read(&asker, "eth_getBlockByHash", &json!([block, false])).await.ok()?;
+                if let Value::Object(fields) = &mut header {
+                    for name in ["transactions", "uncles", "withdrawals", "size", "totalDifficulty"] {
+                        fields.remove(name);
                     }
-                }
-                Kind::Logs(filter) => {
-                    let mut filter = filter.clone();
-                    filter.insert("blockHash".to_owned(), json!(block));
-                    let logs = pass::read(&self.asker, "eth_getLogs", &json!([filter])).await.ok()?;
-                    events.extend(logs.as_array().into_iter().flatten().map(|log| notification(id, log)));
+                    events.push((id.clone(), notification(&id, &header)));
                 }
             }
+            Kind::Logs(mut filter) => {
+                filter.insert("blockHash".to_owned(), json!(block));
+                let logs = pass::read(&asker, "eth_getLogs", &json!([filter])).await.ok()?;
+                let logs = logs.as_array().into_iter().flatten();
+                events.extend(logs.map(|log| (id.clone(), notification(&id, log))));
+            }
         }
-        Some(events)
     }
+    Some(events)
 }
