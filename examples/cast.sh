@@ -11,12 +11,14 @@ receiver=0xa0Ee7A142d267C1f36714E4a8F75612F20a79720
 
 account="$("$cast" rpc eth_accounts | tr -d '[]"' | cut -d, -f$((which + 1)))"
 
+# cast takes the count of what is in blocks for the next nonce; with payments that wait it has to be told.
+next="$("$cast" nonce --block pending "$account")"
 hashes=()
 for n in $(seq "$count"); do
-  hashes+=("$("$cast" send --async --unlocked --from "$account" --value "$n" "$receiver")")
+  hashes+=("$("$cast" send --async --unlocked --from "$account" --nonce $((next + n - 1)) --value "$n" "$receiver")")
 done
 
-contract="$("$cast" send --unlocked --from "$account" --json --create "$bytecode" | sed 's/.*"contractAddress":"\([^"]*\)".*/\1/')"
+contract="$("$cast" send --unlocked --from "$account" --nonce $((next + count)) --json --create "$bytecode" | sed 's/.*"contractAddress":"\([^"]*\)".*/\1/')"
 status=("$("$cast" send --unlocked --from "$account" "$contract" 'increment()' --json | sed 's/.*"status":"\([^"]*\)".*/\1/')")
 value="$("$cast" call "$contract" 'count()(uint256)')"
 

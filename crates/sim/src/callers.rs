@@ -99,7 +99,7 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     // Some callers wait for a hash, which nobody has whose transaction follows another.
-    let at_once = (marker % AT_ONCE == 0 && options.after.is_none()).then(AtOnce::default);
+    let at_once = (marker.is_multiple_of(AT_ONCE) && options.after.is_none()).then(AtOnce::default);
     let submission = Submission {
         lane: LaneId { chain, signer },
         request_id: RequestId::parse(&key).ok(),

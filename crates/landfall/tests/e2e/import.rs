@@ -68,7 +68,7 @@ async fn an_openzeppelin_relayer_moves_in_and_its_key_sends() {
     let text_made = text_made.replace("listen = \"127.0.0.1:8645\"", listen);
     std::fs::write(folder.join("landfall.toml"), text_made).unwrap();
 
-    chain.call("devchain_setBalance", json!([address, "0xde0b6b3a7640000"])).await;
+    chain.call("anvil_setBalance", json!([address, "0xde0b6b3a7640000"])).await;
     server.spawn();
     server.until_ready().await;
     let body = json!({ "chainId": CHAIN_ID, "signer": address, "requestId": "moved-in",

@@ -26,7 +26,14 @@ use crate::serve::App;
 pub(crate) use status::{is_grpc, refusal};
 
 /// The messages and services of `proto/landfall/v1/landfall.proto`.
-#[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, reason = "it is made by a program")]
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    unreachable_pub,
+    reason = "it is made by a program"
+)]
 pub mod proto {
     tonic::include_proto!("landfall.v1");
 }

@@ -83,11 +83,11 @@ impl Subscriptions {
     /// What is to be sent next. Nothing is lost when this is dropped while it waits.
     pub(super) async fn next(&mut self) -> Vec<String> {
         loop {
-            if let Some(block) = self.new.front().copied() {
-                if let Some(events) = self.events(block).await {
-                    self.new.pop_front();
-                    return events;
-                }
+            if let Some(block) = self.new.front().copied()
+                && let Some(events) = self.events(block).await
+            {
+                self.new.pop_front();
+                return events;
             }
             tokio::time::sleep(LOOK_EVERY).await;
             self.look();

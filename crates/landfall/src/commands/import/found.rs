@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use landfall_core::ports::signer::Signer as _;
+use landfall_signer::{LocalSigner, PasswordFrom, Source};
 use serde_json::Value;
 
 /// A chain that the other relayer used.
@@ -25,6 +27,20 @@ pub(super) struct FoundSigner {
     pub(super) keystore: PathBuf,
     pub(super) password: FoundPassword,
     pub(super) chains: BTreeSet<u64>,
+    /// As its file says, or as the key itself says where the password is at hand.
+    pub(super) address: Option<String>,
+}
+
+impl FoundSigner {
+    pub(super) fn new(
+        name: String,
+        keystore: PathBuf,
+        password: FoundPassword,
+        chains: BTreeSet<u64>,
+    ) -> Self {
+        let address = address_in(&keystore);
+        Self { name, keystore, password, chains, address }
+    }
 }
 
 /// Where its password is.
@@ -49,6 +65,25 @@ fn quoted(text: &str) -> String {
 }
 
 impl Found {
+    /// Opens every key whose password is at hand: one that does not open it is better found now than at the first start.
+    pub(super) fn open_keys(&mut self) -> Result<()> {
+        for signer in &mut self.signers {
+            let password = match &signer.password {
+                FoundPassword::Env(name) if std::env::var_os(name).is_none() => {
+                    self.notes.push(format!("{} was not opened: {name} is not set", signer.name));
+                    continue;
+                }
+                FoundPassword::Env(name) => PasswordFrom::Env(name.clone()),
+                FoundPassword::File(file) => PasswordFrom::File(file.clone()),
+            };
+            let source = Source::Keystore { path: signer.keystore.clone(), password };
+            let opened =
+                LocalSigner::load(&source, None).with_context(|| format!("signer {}", signer.name))?;
+            signer.address = Some(opened.account().to_string());
+        }
+        Ok(())
+    }
+
     pub(super) fn toml(&self) -> Result<String> {
         if self.signers.is_empty() {
             bail!(
@@ -84,8 +119,8 @@ impl Found {
         }
         for signer in &self.signers {
             writeln!(text, "\n# {}\n[[signer]]", signer.name)?;
-            if let Some(address) = address_in(&signer.keystore) {
-                writeln!(text, "address = {}", quoted(&address))?;
+            if let Some(address) = &signer.address {
+                writeln!(text, "address = {}", quoted(address))?;
             }
             writeln!(text, "keystore = {}", quoted(&signer.keystore.display().to_string()))?;
             match &signer.password {
@@ -102,7 +137,7 @@ impl Found {
 }
 
 /// The address that a keystore says it is of; some say none.
-pub(super) fn address_in(keystore: &Path) -> Option<String> {
+fn address_in(keystore: &Path) -> Option<String> {
     let document: Value = serde_json::from_str(&std::fs::read_to_string(keystore).ok()?).ok()?;
     let address = document.get("address")?.as_str()?;
     let address: alloy_primitives::Address = address.parse().ok()?;

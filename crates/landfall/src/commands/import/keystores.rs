@@ -43,7 +43,7 @@ pub(super) fn read(folder: &Path, chains: &[String], password: &Password) -> Res
             continue;
         }
         let chains = found.chains.keys().copied().collect();
-        found.signers.push(FoundSigner { name, keystore: file, password: password.clone(), chains });
+        found.signers.push(FoundSigner::new(name, file, password.clone(), chains));
     }
     Ok(found)
 }

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::output;
 
 pub(crate) fn run(command: Import) -> Result<()> {
-    let (found, to) = match command {
+    let (mut found, to) = match command {
         Import::Openzeppelin { config, networks, to } => {
             (openzeppelin::read(&config, networks.as_deref())?, to)
         }
@@ -26,6 +26,7 @@ pub(crate) fn run(command: Import) -> Result<()> {
             (keystores::read(&folder, &chain, &password)?, to)
         }
     };
+    found.open_keys()?;
     let text = found.toml()?;
     // What is printed must be what the server takes.
     Config::parse(&text, std::iter::empty()).context("what was found does not make a configuration")?;

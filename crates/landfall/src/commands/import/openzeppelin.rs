@@ -42,7 +42,7 @@ pub(super) fn read(config: &Path, networks: Option<&Path>) -> Result<Found> {
             continue;
         };
         match local(signer, config, &id, &mut found.notes)? {
-            Some((keystore, password)) => found.signers.push(FoundSigner { name: id, keystore, password, chains }),
+            Some((keystore, password)) => found.signers.push(FoundSigner::new(id, keystore, password, chains)),
             None => found.notes.push(format!(
                 "signer {id} is of type {:?}; Landfall signs with keys in files, in variables or from a mnemonic",
                 text(signer, "type")
