@@ -129,7 +129,7 @@ async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_w
     let before = store.load_lane(lane(1)).await.unwrap();
     drop(store);
     // As the first version left it.
-    set(&file, "DROP TABLE kept; DROP TABLE moved; PRAGMA user_version = 1");
+    set(&file, "DROP TABLE kept; DROP TABLE moved; DROP TABLE record; PRAGMA user_version = 1");
 
     let store = open(&file).unwrap();
     let after = store.load_lane(lane(1)).await.unwrap();
