@@ -185,6 +185,11 @@ async fn authorize(
 }
 
 async fn send(shared: &Shared, chain: &dyn Chain, outgoing: Vec<Outgoing>) -> LaneEvent {
+    // This may begin long after it was asked for: a node that stood still in between is nobody's owner any more.
+    if !shared.session_is_live() {
+        let text = "this node's session has ended, so nothing was sent";
+        return LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, text)).collect());
+    }
     let count = outgoing.iter().filter(|out| out.again).count() as u64;
     shared.note(Fact::Resubmitted { chain: chain.id(), count });
     let sealed: Vec<_> = outgoing.iter().map(|out| out.sealed.clone()).collect();
