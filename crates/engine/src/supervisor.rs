@@ -255,13 +255,11 @@ impl Shared {
 
 /// Begins the session; fails if the store cannot be written.
 pub(crate) async fn open_session(shared: &Shared) -> Result<(), landfall_core::ports::store::Error> {
-    shared.session_lasts_from(Instant::now());
+    let asked_at = Instant::now();
     let timings = &shared.parts.timings;
-    let opened = shared.parts.store.open_session(shared.session, &shared.parts.node, timings.lease).await;
-    if opened.is_err() {
-        shared.session_ends();
-    }
-    opened?;
+    shared.parts.store.open_session(shared.session, &shared.parts.node, timings.lease).await?;
+    // Not before the store has said yes: whatever still runs of the session before has lost its lanes.
+    shared.session_lasts_from(asked_at);
     if let Some(address) = &shared.parts.address
         && let Err(error) = shared.parts.store.advertise(shared.session, address).await
     {
