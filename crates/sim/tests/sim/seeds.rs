@@ -44,6 +44,16 @@ fn while_a_chain_stands_still_for_half_an_hour_nothing_is_re_priced_confirmed_or
     }
 }
 
+/// Seeds that once broke a rule: a node that woke up sent before its new session was open.
+const KEPT: [u64; 1] = [1_794_814_249_116];
+
+#[test]
+fn seeds_that_once_broke_a_rule_break_none() {
+    for seed in KEPT {
+        run_all(seed, 1);
+    }
+}
+
 #[test]
 fn new_seeds_break_no_rule() {
     let from = std::env::var(NEW_SEEDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
