@@ -86,7 +86,7 @@ impl Node {
             body: config.server.max_body_bytes,
             batch: config.server.max_batch,
             connections: config.server.max_connections,
-            listeners: config.server.max_listeners,
+            listeners: config.server.listeners(),
             header_time: Duration::from_secs(config.server.header_timeout_s),
             body_time: Duration::from_secs(config.server.body_timeout_s),
         };

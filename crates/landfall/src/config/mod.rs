@@ -84,6 +84,11 @@ impl Server {
         is_one.then(|| format!("{scheme}://{}", self.listen))
     }
 
+    /// How many callers may listen at once: never so many that nobody else gets a place.
+    pub(crate) fn listeners(&self) -> usize {
+        self.max_listeners.min(self.max_connections.saturating_sub(1)).max(1)
+    }
+
     pub(crate) fn tls(&self) -> Option<landfall_server::TlsFiles> {
         (!self.tls_certificate.is_empty()).then(|| landfall_server::TlsFiles {
             certificate: self.tls_certificate.clone().into(),
@@ -430,10 +435,8 @@ impl Config {
         if !(0.0..=36_500.0).contains(&days) {
             bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
         }
-        if server.max_listeners == 0 || server.max_listeners >= server.max_connections {
-            bail!(
-                "server.max_listeners must be above 0 and below server.max_connections, or listeners would take all places"
-            );
+        if server.max_listeners == 0 {
+            bail!("server.max_listeners must be above 0");
         }
         self.webhooks.check()?;
         let Lease { duration_s, renew_s, skew_s } = self.lease;
