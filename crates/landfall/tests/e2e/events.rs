@@ -27,7 +27,12 @@ pub(crate) struct Ear {
 
 impl Ear {
     pub(crate) fn at(url: String) -> Self {
-        let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
+        Self::after(url, Vec::new())
+    }
+
+    /// Goes on after what was heard before.
+    fn after(url: String, heard: Vec<Heard>) -> Self {
+        let heard = Arc::new(Mutex::new(heard));
         let into = heard.clone();
         let task = tokio::spawn(async move {
             loop {
@@ -56,9 +61,7 @@ impl Ear {
     /// The connection breaks.
     pub(crate) fn cut(self, url: String) -> Self {
         self.task.abort();
-        let next = Self::at(url);
-        next.heard.lock().unwrap().extend(self.heard());
-        next
+        Self::after(url, self.heard())
     }
 }
 
