@@ -34,7 +34,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "doc tests",
         covers: "examples in doc comments",
-        by_default: true,
+        by_default: false,
         budget: Duration::from_secs(120),
         tests: Tests::Doc,
     },
