@@ -10,7 +10,7 @@ use super::proxy::{Proxy, Trap};
 use crate::fixtures::*;
 use crate::world::Database;
 
-async fn behind_a_proxy(lease: Duration) -> (Database, Proxy, Postgres) {
+pub(super) async fn behind_a_proxy(lease: Duration) -> (Database, Proxy, Postgres) {
     let mut database = Database::new();
     database.options.lease = lease;
     let direct = database.url.clone();

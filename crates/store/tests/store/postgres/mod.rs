@@ -9,6 +9,7 @@ mod lost;
 mod opening;
 mod poison;
 mod proxy;
+mod records;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! A small TCP proxy between a store and the database, which breaks a connection at the worst moment when told.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,6 +35,8 @@ struct Shared {
     sprung: Notify,
     release: watch::Sender<bool>,
     refusing: watch::Sender<bool>,
+    /// How often a client spoke.
+    spoken: AtomicU64,
 }
 
 impl Proxy {
@@ -55,6 +58,7 @@ impl Proxy {
             sprung: Notify::new(),
             release: watch::Sender::new(false),
             refusing: watch::Sender::new(false),
+            spoken: AtomicU64::new(0),
         });
         tokio::spawn(accept(listener, port, Arc::clone(&shared)));
         Self { address, shared }
@@ -72,6 +76,11 @@ impl Proxy {
 
     pub(super) fn let_go(&self) {
         self.shared.release.send_replace(true);
+    }
+
+    /// How many times something came from a client: about as many trips as it made.
+    pub(super) fn spoken(&self) -> u64 {
+        self.shared.spoken.load(Ordering::SeqCst)
     }
 
     /// Cuts every connection off, and takes no more of them.
@@ -113,6 +122,7 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
             read = from_client.read(&mut request) => {
                 let read = read?;
                 if read == 0 { return Ok(()); }
+                shared.spoken.fetch_add(1, Ordering::SeqCst);
                 let said = &request[..read];
                 if std::mem::take(&mut hold_next) {
                     shared.sprung.notify_one();
