@@ -15,6 +15,7 @@ mod event;
 mod fuzz;
 pub mod grpc;
 mod guard;
+mod listen;
 pub mod metrics;
 mod observe;
 mod openapi;

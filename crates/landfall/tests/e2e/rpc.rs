@@ -395,3 +395,66 @@ async fn calls_that_belong_together_are_done_one_after_the_other() {
     assert_eq!(can[format!("{CHAIN_ID:#x}")]["atomic"]["status"], "unsupported");
     assert_eq!(chain.count(&signer(0)).await, 2);
 }
+
+#[tokio::test]
+async fn a_send_that_is_repeated_while_it_is_under_way_lands_once() {
+    let chain = Chain::with_blocks_every(Duration::from_secs(1)).await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
+    let mut paid = payment(1);
+    paid["nonce"] = json!("0x0");
+    let call =
+        |n: u64| json!({ "jsonrpc": "2.0", "id": n, "method": "eth_sendTransaction", "params": [paid] });
+    let batch = Value::Array((0..5).map(call).collect());
+    let (path, one) = (path(), call(9));
+    let (answers, alone, too) = tokio::join!(
+        server.api.post(&path, &batch),
+        server.api.post(&path, &one),
+        server.api.post(&path, &one)
+    );
+    let (answers, alone, too) = (answers.expect(200), alone.expect(200), too.expect(200));
+    let hash = alone["result"].clone();
+    assert!(hash.is_string(), "{alone}");
+    assert_eq!(too["result"], hash);
+    for answer in answers.as_array().unwrap() {
+        assert_eq!(answer["result"], hash, "{answer}");
+    }
+    Rpc(&server.api).until_receipt(hash.as_str().unwrap()).await;
+    assert_eq!(server.api.list("").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_group_of_calls_is_stored_whole_or_refused_and_a_key_makes_it_one() {
+    let chain = Chain::with_blocks_every(Duration::from_secs(1)).await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
+    let rpc = Rpc(&server.api);
+    let pay = |value: &str| json!({ "to": RECEIVER, "value": value });
+    let with = |name: &str, value: Value| {
+        let mut group = json!({ "version": "2.0.0", "from": signer(0), "calls": [pay("0x1")] });
+        group[name] = value;
+        json!([group])
+    };
+    let refused = [
+        with("calls", json!([pay("0x1"), { "to": RECEIVER, "gas": "0x1" }])),
+        with("calls", json!([pay("0x1"), { "to": "0x12" }])),
+        with("chainId", json!(CHAIN_ID)),
+        with("atomicRequired", json!("true")),
+        with("capabilities", json!([])),
+        with("surprise", json!(1)),
+        with("from", json!(7)),
+    ];
+    for params in refused {
+        rpc.fail("wallet_sendCalls", params).await;
+    }
+    assert_eq!(server.api.list("").await.len(), 0, "nothing was stored");
+    let keyed = async |value: &str| {
+        let params = with("calls", json!([pay(value), pay("0x9")]));
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "wallet_sendCalls", "params": params });
+        let request = server.api.request(Method::POST, &path()).header("Idempotency-Key", "once").json(&body);
+        server.api.send(request).await.expect(200)
+    };
+    let first = keyed("0x1").await["result"]["id"].clone();
+    assert!(first.is_string());
+    assert_eq!(keyed("0x1").await["result"]["id"], first);
+    assert_eq!(keyed("0x2").await["error"]["code"], 5720);
+    assert_eq!(server.api.list("").await.len(), 2);
+}

@@ -1,15 +1,10 @@
 //! Transactions over gRPC.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::{Stream, StreamExt as _};
-use landfall_core::journal::JournalRow;
-use landfall_core::{Account, ChainId, JournalSeq, RequestId, TxId};
-use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
+use landfall_core::{ChainId, JournalSeq, RequestId};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::proto::get_request::By;
@@ -22,16 +17,13 @@ use super::proto::{
 use super::{read, status, write};
 use crate::access::{Caller, Role};
 use crate::body::address;
+use crate::listen::{Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
 use crate::routes::tx;
 use crate::serve::App;
-use crate::{show, tail};
 
 /// Requests of one stream that are stored at once.
 const AT_ONCE: usize = 64;
-const PAGE: u32 = 500;
-/// How long a store that does not answer is left alone.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Service(pub(super) App);
 
@@ -101,20 +93,11 @@ impl Transactions for Service {
     type WatchStream = Streamed<Event>;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let caller = caller(&request);
-        let wanted = Wanted::of(request.get_ref(), caller)?;
-        let after = match request.get_ref().after {
-            Some(after) => JournalSeq(after),
-            None => tail::last(self.0.handle.store()).await.map_err(Problem::from)?,
-        };
-        let place = self.0.listeners.clone().try_acquire_owned().map_err(|_| {
-            let detail = "as many callers listen already as server.max_listeners allows; try again later";
-            Problem::new(Code::TooManyListeners, detail)
-        })?;
-        let watcher = Watcher { app: self.0.clone(), wanted, after, ready: VecDeque::new(), _place: place };
-        let events = futures::stream::unfold(watcher, |mut watcher| async move {
-            let event = watcher.next().await?;
-            Some((Ok(event), watcher))
+        let wanted = wanted(request.get_ref(), caller(&request))?;
+        let listener = Listener::new(self.0.clone(), wanted).await?;
+        let events = futures::stream::unfold(listener, |mut listener| async move {
+            let Heard { seq, name, data } = listener.next().await?;
+            Some((Ok(write::event(seq.0, name, &data)), listener))
         });
         Ok(Response::new(Box::pin(events)))
     }
@@ -141,83 +124,18 @@ fn refusal(problem: Problem) -> Outcome {
     })
 }
 
-/// What a watcher wants to hear of, and may.
-struct Wanted {
-    caller: Caller,
-    chain: Option<ChainId>,
-    signer: Option<Account>,
-    tx: Option<TxId>,
-    /// Empty: all.
-    types: BTreeSet<String>,
-}
-
-impl Wanted {
-    fn of(request: &WatchRequest, caller: Caller) -> Result<Self, Problem> {
-        let tx = |id: &String| {
-            id.parse().map_err(|_| {
-                Problem::at(Code::BadValue, "tx_id", format!("{id:?} is not the id of a transaction"))
-            })
-        };
-        Ok(Self {
-            caller,
-            chain: request.chain_id.map(ChainId),
-            signer: request.signer.as_ref().map(|signer| address("signer", signer)).transpose()?,
-            tx: request.tx_id.as_ref().map(tx).transpose()?,
-            types: request.types.iter().cloned().collect(),
+fn wanted(request: &WatchRequest, caller: Caller) -> Result<Wanted, Problem> {
+    let tx = |id: &String| {
+        id.parse().map_err(|_| {
+            Problem::at(Code::BadValue, "tx_id", format!("{id:?} is not the id of a transaction"))
         })
-    }
-
-    fn event(&self, row: &JournalRow) -> Option<Event> {
-        let name = row.entry.event()?;
-        let heard = self.caller.sees(row.lane.signer)
-            && self.chain.is_none_or(|chain| row.lane.chain == chain)
-            && self.signer.is_none_or(|signer| row.lane.signer == signer)
-            && self.tx.is_none_or(|tx| row.tx == Some(tx))
-            && (self.types.is_empty() || self.types.contains(name));
-        if !heard {
-            return None;
-        }
-        let mut data = show::journal_row(row);
-        data["chainId"] = json!(row.lane.chain);
-        data["signer"] = json!(row.lane.signer.to_string());
-        if let Some(tx) = row.tx {
-            data["txId"] = json!(tx);
-        }
-        Some(write::event(row.seq.0, name, &data))
-    }
-}
-
-struct Watcher {
-    app: App,
-    wanted: Wanted,
-    after: JournalSeq,
-    ready: VecDeque<JournalRow>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Watcher {
-    /// The next event; none when the server stops.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            while let Some(row) = self.ready.pop_front() {
-                self.after = row.seq;
-                // A key may have been taken back since.
-                if !self.app.keyring.still(&self.wanted.caller).await {
-                    return None;
-                }
-                if let Some(event) = self.wanted.event(&row) {
-                    return Some(event);
-                }
-            }
-            match self.app.handle.store().journal_after(self.after, PAGE).await {
-                Ok(rows) if rows.is_empty() => {
-                    if !self.app.tail.beyond(self.after).await {
-                        return None;
-                    }
-                }
-                Ok(rows) => self.ready.extend(rows),
-                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        }
-    }
+    };
+    Ok(Wanted {
+        caller,
+        after: request.after.map(JournalSeq),
+        chain: request.chain_id.map(ChainId),
+        signer: request.signer.as_ref().map(|signer| address("signer", signer)).transpose()?,
+        tx: request.tx_id.as_ref().map(tx).transpose()?,
+        types: request.types.iter().cloned().collect(),
+    })
 }

@@ -3,7 +3,7 @@
 //! Each event carries its journal number as `id`, so a listener that reconnects with `Last-Event-ID` misses nothing and
 //! is told nothing twice. Entries that are for the time line only have no event.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -11,34 +11,16 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
-use landfall_core::journal::JournalRow;
-use landfall_core::{Account, ChainId, JournalSeq, TxId};
-use tokio::sync::OwnedSemaphorePermit;
+use landfall_core::{ChainId, JournalSeq};
 
 use crate::access::Caller;
 use crate::body::address;
-use crate::event;
+use crate::listen::{Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
 use crate::serve::App;
-use crate::tail;
 
 /// A listener hears from the server at least this often, so that both notice when the other is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
-const PAGE: u32 = 500;
-/// How long a store that does not answer is left alone.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// What a listener wants to hear of.
-struct Wanted {
-    /// Whoever asked is told of its own signers only.
-    caller: Caller,
-    after: Option<JournalSeq>,
-    chain: Option<ChainId>,
-    signer: Option<Account>,
-    tx: Option<TxId>,
-    /// Empty: all.
-    types: BTreeSet<String>,
-}
 
 pub(crate) async fn listen(
     State(app): State<App>,
@@ -46,92 +28,17 @@ pub(crate) async fn listen(
     headers: HeaderMap,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let wanted = wanted(caller, &headers, query)?;
-    // Listeners stay for long: they must not take the places of all other callers.
-    let place = app.listeners.clone().try_acquire_owned().map_err(|_| {
-        let most = app.limits.listeners;
-        let detail =
-            format!("{most} callers listen already, as many as server.max_listeners allows; try again later");
-        Problem::new(Code::TooManyListeners, detail)
-    })?;
-    let after = match wanted.after {
-        Some(after) => after,
-        None => tail::last(app.handle.store()).await?,
-    };
-    app.metrics.listeners(1);
-    let (ready, reader) = (VecDeque::new(), event::Reader::default());
-    let listener = Listener { app, wanted, after, ready, reader, _place: place };
+    let listener = Listener::new(app, wanted(caller, &headers, query)?).await?;
     let events = futures::stream::unfold(listener, |mut listener| async move {
-        let event = listener.next().await?;
+        let Heard { seq, name, data } = listener.next().await?;
+        let event = Event::default().id(seq.0.to_string()).event(name).data(data.to_string());
         Some((Ok(event), listener))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE_EVERY)))
 }
 
-struct Listener {
-    app: App,
-    wanted: Wanted,
-    after: JournalSeq,
-    ready: VecDeque<JournalRow>,
-    reader: event::Reader,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.app.metrics.listeners(-1);
-    }
-}
-
-impl Listener {
-    /// The next event; none when the server stops.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            while let Some(row) = self.ready.front() {
-                let Ok(standing) = self.reader.next(self.app.handle.store(), row).await else {
-                    tokio::time::sleep(ASK_AGAIN).await;
-                    continue;
-                };
-                // A key may have been taken back since.
-                if !self.app.keyring.still(&self.wanted.caller).await {
-                    return None;
-                }
-                let event = self.wanted.event(row, standing);
-                self.after = row.seq;
-                self.ready.pop_front();
-                if event.is_some() {
-                    return event;
-                }
-            }
-            match self.app.handle.store().journal_after(self.after, PAGE).await {
-                Ok(rows) if rows.is_empty() => {
-                    if !self.app.tail.beyond(self.after).await {
-                        return None;
-                    }
-                }
-                Ok(rows) => self.ready.extend(rows),
-                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        }
-    }
-}
-
-impl Wanted {
-    fn event(&self, row: &JournalRow, standing: Option<event::Standing>) -> Option<Event> {
-        let name = row.entry.event()?;
-        let heard = self.caller.sees(row.lane.signer)
-            && self.chain.is_none_or(|chain| row.lane.chain == chain)
-            && self.signer.is_none_or(|signer| row.lane.signer == signer)
-            && self.tx.is_none_or(|tx| row.tx == Some(tx))
-            && (self.types.is_empty() || self.types.contains(name));
-        let data = heard.then(|| event::data(row, standing).to_string())?;
-        Some(Event::default().id(row.seq.0.to_string()).event(name).data(data))
-    }
-}
-
 fn wanted(caller: Caller, headers: &HeaderMap, query: BTreeMap<String, String>) -> Result<Wanted, Problem> {
-    let (after, chain, signer, tx, types) = (None, None, None, None, BTreeSet::new());
-    let mut wanted = Wanted { caller, after, chain, signer, tx, types };
+    let mut wanted = Wanted::everything(caller);
     let number = |field: &str, text: &str| {
         let parsed = text.parse::<i64>();
         parsed.map_err(|_| {

@@ -1,20 +1,56 @@
-//! Sends under way on this node, by lane and the nonce that their caller gave.
+//! Sends of this node that are under way or were answered a moment ago, by lane and the nonce that their caller gave.
 //!
-//! A library that hears nothing sends the same again with the same nonce. Whoever has a slot is found in the store; before
-//! that the first call is found here, and the second one hears what the first one hears.
+//! A library that hears nothing sends the same again with the same nonce, and hears then what the first call heard. The store
+//! knows who has a slot; but a caller's nonce need not be the slot that the lane gave, so what was answered is remembered here
+//! for as long as libraries try again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use landfall_core::request::Payload;
 use landfall_core::{LaneId, Slot};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::error::RpcError;
 
 /// What a call is told in the end; nothing before that.
 type Said = Option<Result<String, RpcError>>;
-type Calls = BTreeMap<(LaneId, Slot), (Payload, watch::Sender<Said>)>;
+type Key = (LaneId, Slot);
+
+/// How long, and how many, answers are remembered.
+const REMEMBERED: Duration = Duration::from_secs(120);
+const MOST_REMEMBERED: usize = 10_000;
+
+struct Call {
+    payload: Payload,
+    said: watch::Sender<Said>,
+    /// When its hash was given; none while it is under way.
+    answered: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Calls {
+    by_nonce: BTreeMap<Key, Call>,
+    /// Those that were answered, oldest first.
+    answered: VecDeque<(Instant, Key)>,
+}
+
+impl Calls {
+    fn forget_old(&mut self, now: Instant) {
+        while let Some((at, key)) = self.answered.front().copied() {
+            if now.duration_since(at) < REMEMBERED && self.answered.len() <= MOST_REMEMBERED {
+                break;
+            }
+            self.answered.pop_front();
+            // Another one may have come under the same nonce since.
+            if self.by_nonce.get(&key).is_some_and(|call| call.answered == Some(at)) {
+                self.by_nonce.remove(&key);
+            }
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Underway {
@@ -35,12 +71,22 @@ impl Follower {
 /// A call that is the first of its kind. While it lives, others like it follow it.
 pub(super) struct First {
     all: Arc<Underway>,
-    key: Option<(LaneId, Slot)>,
+    key: Option<Key>,
     said: watch::Sender<Said>,
 }
 
 impl First {
-    pub(super) fn tell(self, said: Result<String, RpcError>) {
+    pub(super) fn tell(mut self, said: Result<String, RpcError>) {
+        // An error means that nothing landed, or says that something may: then the call may be made anew.
+        if let (Some(key), true) = (self.key, said.is_ok()) {
+            let (mut calls, now) = (self.all.calls(), Instant::now());
+            if let Some(call) = calls.by_nonce.get_mut(&key) {
+                call.answered = Some(now);
+                calls.answered.push_back((now, key));
+            }
+            drop(calls);
+            self.key = None;
+        }
         self.said.send_replace(Some(said));
     }
 
@@ -53,7 +99,7 @@ impl First {
 impl Drop for First {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.all.calls().remove(key);
+            self.all.calls().by_nonce.remove(key);
         }
     }
 }
@@ -75,16 +121,18 @@ impl Underway {
     pub(super) fn enter(self: &Arc<Self>, lane: LaneId, nonce: Option<Slot>, payload: &Payload) -> Place {
         let key = nonce.map(|nonce| (lane, nonce));
         let mut calls = self.calls();
-        if let Some((first, said)) = key.and_then(|key| calls.get(&key)) {
-            return if does_the_same(first, payload) {
-                Place::Same(Follower(said.subscribe()))
-            } else {
-                Place::Taken
-            };
+        calls.forget_old(Instant::now());
+        match key.and_then(|key| calls.by_nonce.get(&key)) {
+            Some(first) if does_the_same(&first.payload, payload) => {
+                return Place::Same(Follower(first.said.subscribe()));
+            }
+            Some(first) if first.answered.is_none() => return Place::Taken,
+            // What the nonce means now is the store's to say.
+            Some(_) | None => {}
         }
         let (said, follower) = watch::channel(None);
         if let Some(key) = key {
-            calls.insert(key, (payload.clone(), said.clone()));
+            calls.by_nonce.insert(key, Call { payload: payload.clone(), said: said.clone(), answered: None });
         }
         Place::First(First { all: self.clone(), key, said }, Follower(follower))
     }
@@ -118,5 +166,23 @@ mod tests {
         first.tell(Ok("hash".to_owned()));
         assert_eq!(follows.told().await, Some(Ok("hash".to_owned())));
         assert!(matches!(enter(Some(Slot(3)), 2), Place::First(..)), "it is not under way any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_repeated_for_as_long_as_libraries_ask_and_an_error_is_not() {
+        let all = Arc::new(Underway::default());
+        let lane = LaneId { chain: ChainId(1), signer: Account(Address::ZERO) };
+        let enter = |nonce| all.enter(lane, Some(Slot(nonce)), &Payload::default());
+        let Place::First(good, _waits) = enter(7) else { panic!("nobody was here") };
+        let Place::First(bad, _waits) = enter(8) else { panic!("nobody was here") };
+        good.tell(Ok("hash".to_owned()));
+        bad.tell(Err(RpcError::new(-32000, "no")));
+        // The lane may have given it another slot than its caller's nonce: it is known by the nonce all the same.
+        let Place::Same(again) = enter(7) else { panic!("it was answered before") };
+        assert_eq!(again.told().await, Some(Ok("hash".to_owned())));
+        assert!(matches!(enter(8), Place::First(..)), "what failed may be tried again");
+        tokio::time::advance(REMEMBERED).await;
+        assert!(matches!(enter(7), Place::First(..)));
+        assert!(all.calls().answered.is_empty(), "nothing is remembered for ever");
     }
 }

@@ -1,0 +1,120 @@
+//! One who listens to what happens: the journal from a place on, as far as the listener wants and may hear it. Server-sent events
+//! and gRPC's watch are two ways to write down what this gives.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use landfall_core::journal::JournalRow;
+use landfall_core::{Account, ChainId, JournalSeq, TxId};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::access::Caller;
+use crate::problem::{Code, Problem};
+use crate::serve::App;
+use crate::{event, tail};
+
+const PAGE: u32 = 500;
+/// How long a store that does not answer is left alone.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a listener wants to hear of.
+pub(crate) struct Wanted {
+    /// Whoever asked is told of its own signers only.
+    pub(crate) caller: Caller,
+    /// None: from now on.
+    pub(crate) after: Option<JournalSeq>,
+    pub(crate) chain: Option<ChainId>,
+    pub(crate) signer: Option<Account>,
+    pub(crate) tx: Option<TxId>,
+    /// Empty: all.
+    pub(crate) types: BTreeSet<String>,
+}
+
+impl Wanted {
+    pub(crate) fn everything(caller: Caller) -> Self {
+        Self { caller, after: None, chain: None, signer: None, tx: None, types: BTreeSet::new() }
+    }
+
+    fn hears(&self, row: &JournalRow, name: &str) -> bool {
+        self.caller.sees(row.lane.signer)
+            && self.chain.is_none_or(|chain| row.lane.chain == chain)
+            && self.signer.is_none_or(|signer| row.lane.signer == signer)
+            && self.tx.is_none_or(|tx| row.tx == Some(tx))
+            && (self.types.is_empty() || self.types.contains(name))
+    }
+}
+
+/// Something that happened.
+pub(crate) struct Heard {
+    pub(crate) seq: JournalSeq,
+    pub(crate) name: &'static str,
+    pub(crate) data: Value,
+}
+
+pub(crate) struct Listener {
+    app: App,
+    wanted: Wanted,
+    after: JournalSeq,
+    ready: VecDeque<JournalRow>,
+    reader: event::Reader,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.app.metrics.listeners(-1);
+    }
+}
+
+impl Listener {
+    pub(crate) async fn new(app: App, wanted: Wanted) -> Result<Self, Problem> {
+        // Listeners stay for long: they must not take the places of all other callers.
+        let place = app.listeners.clone().try_acquire_owned().map_err(|_| {
+            let most = app.limits.listeners;
+            let detail = format!(
+                "{most} callers listen already, as many as server.max_listeners allows; try again later"
+            );
+            Problem::new(Code::TooManyListeners, detail)
+        })?;
+        let after = match wanted.after {
+            Some(after) => after,
+            None => tail::last(app.handle.store()).await?,
+        };
+        app.metrics.listeners(1);
+        let (ready, reader) = (VecDeque::new(), event::Reader::default());
+        Ok(Self { app, wanted, after, ready, reader, _place: place })
+    }
+
+    /// The next event; none when the server stops, or the listener's key was taken back.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        loop {
+            while let Some(row) = self.ready.front() {
+                let Ok(standing) = self.reader.next(self.app.handle.store(), row).await else {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                    continue;
+                };
+                // A key may have been taken back since.
+                if !self.app.keyring.still(&self.wanted.caller).await {
+                    return None;
+                }
+                let name = row.entry.event().filter(|name| self.wanted.hears(row, name));
+                let heard = name.map(|name| Heard { seq: row.seq, name, data: event::data(row, standing) });
+                self.after = row.seq;
+                self.ready.pop_front();
+                if heard.is_some() {
+                    return heard;
+                }
+            }
+            match self.app.handle.store().journal_after(self.after, PAGE).await {
+                Ok(rows) if rows.is_empty() => {
+                    if !self.app.tail.beyond(self.after).await {
+                        return None;
+                    }
+                }
+                Ok(rows) => self.ready.extend(rows),
+                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+}
