@@ -85,7 +85,7 @@ impl Signer for LocalSigner {
 }
 
 fn sign_all(secret: &Secret, requests: &[Preimage]) -> Vec<Result<Signature, Error>> {
-    requests.iter().map(|request| Ok(secret.sign(request.digest))).collect()
+    secret.sign(requests.iter().map(|request| request.digest)).into_iter().map(Ok).collect()
 }
 
 /// Is there a runtime with threads that a long batch could be handed to? A simulator has none, and must stay in step.
