@@ -48,7 +48,7 @@ Examples:
   cargo xtask counts                    every case; fails if one takes over 10 % more than committed
   cargo xtask counts lane               only cases whose name contains lane
   cargo xtask counts --accept           writes what is counted now to crates/benches/instructions.toml
-  callgrind_annotate target/callgrind/seal.*.out   where the instructions of a case are";
+  callgrind_annotate --auto=no target/callgrind/seal.out   where the instructions of a case are";
 
 #[derive(Parser)]
 #[command(name = "xtask", bin_name = "cargo xtask", about = "Tools of the Landfall workspace", after_help = EXAMPLES)]

@@ -70,8 +70,11 @@ pub struct Desk {
 impl Desk {
     /// A lane in which that many transactions were sent, and none is in a block.
     pub fn filled(in_flight: u64) -> Result<Self> {
-        let settings =
-            LaneSettings { finality: Finality::Blocks(FINALITY), max_in_flight: in_flight, ..LaneSettings::default() };
+        let settings = LaneSettings {
+            finality: Finality::Blocks(FINALITY),
+            max_in_flight: in_flight,
+            ..LaneSettings::default()
+        };
         let record = LaneRecord {
             lane: LANE,
             token: Token(1),
@@ -129,8 +132,12 @@ impl Desk {
             recent.remove(&old);
         }
         let mined = usize::try_from(most)?.min(self.pool.len());
-        let receipts: Vec<_> =
-            self.pool.drain(..mined).zip(0..).map(|(hash, index)| receipt(hash, self.head.at, index)).collect();
+        let receipts: Vec<_> = self
+            .pool
+            .drain(..mined)
+            .zip(0..)
+            .map(|(hash, index)| receipt(hash, self.head.at, index))
+            .collect();
         self.count = Slot(self.count.0 + receipts.len() as u64);
         let view = self.view();
         self.happen(LaneEvent::Chain { view, receipts })
@@ -171,13 +178,16 @@ impl Desk {
                 LaneEvent::Loaded(Loaded { waiting, asked: limit, ..Loaded::default() })
             }
             Action::Prepare(jobs) => LaneEvent::Prepared(
-                jobs.into_iter().map(|job| Prepared { target: job.target, result: Ok(Gas(52_000)) }).collect(),
+                jobs.into_iter()
+                    .map(|job| Prepared { target: job.target, result: Ok(Gas(52_000)) })
+                    .collect(),
             ),
             Action::Sign(drafts) => LaneEvent::Signed(
                 drafts
                     .into_iter()
                     .map(|draft| {
-                        let sealed = Sealed { raw: Bytes::from_static(&RAW), hash: TxHash(word(draft.slot.0)) };
+                        let sealed =
+                            Sealed { raw: Bytes::from_static(&RAW), hash: TxHash(word(draft.slot.0)) };
                         (draft, Ok(sealed))
                     })
                     .collect(),

@@ -55,8 +55,9 @@ impl Bench {
 }
 
 fn signed(signer: &LocalSigner, preimages: Vec<Preimage>) -> Result<Vec<Signature>> {
-    let signatures = at_once(signer.sign(preimages))
-        .context("the key signs a small batch somewhere else than where it is asked: make the batch smaller")?;
+    let signatures = at_once(signer.sign(preimages)).context(
+        "the key signs a small batch somewhere else than where it is asked: make the batch smaller",
+    )?;
     signatures.into_iter().map(|signature| signature.map_err(anyhow::Error::from)).collect()
 }
 

@@ -7,6 +7,7 @@ use crate::problem::{Code, Problem};
 
 /// Reads the body of `POST /api/v1/transactions`.
 pub fn submission(body: &[u8]) -> Result<Submission, Problem> {
-    let value = body::strict_json(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
+    let value =
+        body::strict_json(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
     body::submission(value, None)
 }

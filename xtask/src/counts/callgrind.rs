@@ -12,9 +12,8 @@ use crate::workspace::Workspace;
 
 const EXAMPLE: &str = "instructions";
 
-/// glibc picks its copying loops by what the processor can do. Without these they are the same on every one.
-const SAME_LOOPS: &str =
-    "glibc.cpu.hwcaps=-AVX2_Usable,-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM,-AVX512F,-AVX512VL,-AVX512BW,-EVEX,-BMI2";
+/// glibc picks its copying loops by what the processor can do. Without these it picks the same on every one.
+const SAME_LOOPS: &str = "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS";
 
 pub(super) struct Program {
     path: PathBuf,
@@ -42,9 +41,9 @@ impl Program {
         Command::new(&self.path)
     }
 
-    /// The instructions of a run from its start to its end.
-    pub(super) fn count(&self, valgrind: &Tool, case: &str, rounds: u64) -> Result<u64> {
-        let profile = self.profiles.join(format!("{case}.{rounds}.out"));
+    /// The instructions of a run from its start to its end; the profile stays under that name.
+    pub(super) fn count(&self, valgrind: &Tool, case: &str, rounds: u64, profile: &str) -> Result<u64> {
+        let profile = self.profiles.join(profile);
         let mut command = Command::new(&valgrind.value);
         // What is in the environment must not matter; PATH is for valgrind's own scripts.
         command.env_clear().env("GLIBC_TUNABLES", SAME_LOOPS);

@@ -44,8 +44,8 @@ pub(crate) fn run(workspace: &Workspace, accept: bool, filters: &[String]) -> Re
     }
     let counted = count(workspace, filters)?;
     if accept {
-        let unknown = filters.is_empty().then(|| committed.without(&counted)).unwrap_or_default();
-        for name in unknown {
+        let gone = if filters.is_empty() { committed.without(&counted) } else { Vec::new() };
+        for name in gone {
             println!("{name}: there is no such case any more; removed");
             committed.cases.remove(&name);
         }
@@ -86,10 +86,11 @@ fn is_wanted(name: &str, filters: &[String]) -> bool {
 }
 
 fn per_thing(program: &Program, valgrind: &provision::Tool, case: &Case) -> Result<u64> {
+    let (half, whole) = (format!("{}.half.out", case.name), format!("{}.out", case.name));
     // Both at once: other work on the machine does not change what is counted.
     let (once, twice) = std::thread::scope(|scope| {
-        let once = scope.spawn(|| program.count(valgrind, &case.name, case.rounds));
-        let twice = program.count(valgrind, &case.name, 2 * case.rounds);
+        let once = scope.spawn(|| program.count(valgrind, &case.name, case.rounds, &half));
+        let twice = program.count(valgrind, &case.name, 2 * case.rounds, &whole);
         (once.join(), twice)
     });
     let once = once.map_err(|_| anyhow::anyhow!("the thread that counted {} broke off", case.name))??;
@@ -116,7 +117,9 @@ fn judge(
         if verdict.is_good() { tally.passed += 1 } else { tally.failed += 1 }
     }
     for name in committed.without(counted).iter().filter(|name| is_wanted(name, filters)) {
-        said.push(format!("{name}: committed, and there is no such case: `cargo xtask counts --accept` removes it"));
+        said.push(format!(
+            "{name}: committed, and there is no such case: `cargo xtask counts --accept` removes it"
+        ));
         tally.failed += 1;
     }
     if tally.failed > 0 && compiler != committed.compiler {
@@ -129,7 +132,8 @@ fn judge(
 }
 
 fn compiler(workspace: &Workspace) -> Result<String> {
-    let version = process::output(std::process::Command::new("rustc").arg("--version").current_dir(&workspace.root))?;
+    let version =
+        process::output(std::process::Command::new("rustc").arg("--version").current_dir(&workspace.root))?;
     Ok(version.trim().to_owned())
 }
 
@@ -153,14 +157,19 @@ mod tests {
     #[test]
     fn cases_are_read_as_the_program_lists_them() {
         let case = |name: &str, rounds, per_round| Case { name: name.to_owned(), rounds, per_round };
-        assert_eq!(listed("lane-life 1 1000\nseal 16 16\n").unwrap(), [case("lane-life", 1, 1000), case("seal", 16, 16)]);
+        assert_eq!(
+            listed("lane-life 1 1000\nseal 16 16\n").unwrap(),
+            [case("lane-life", 1, 1000), case("seal", 16, 16)]
+        );
         assert!(listed("lane-life 1").is_err());
     }
 
     #[test]
     fn filters_choose_by_a_part_of_the_name() {
         let filters = ["lane".to_owned(), "seal".to_owned()];
-        assert!(is_wanted("lane-life", &filters) && is_wanted("seal", &filters) && !is_wanted("sign", &filters));
+        assert!(
+            is_wanted("lane-life", &filters) && is_wanted("seal", &filters) && !is_wanted("sign", &filters)
+        );
         assert!(is_wanted("sign", &[]));
     }
 }

@@ -41,7 +41,7 @@ impl Verdict {
             Self::AsBefore => None,
             Self::Dearer => Some(format!(
                 "{name}: FAILED: {now} instructions where {before} are committed ({}); at most {TOLERANCE_PERCENT} % more are \
-                 let through. See what costs so much with `callgrind_annotate target/callgrind/{name}.*.out` and mend it; if \
+                 let through. See what costs so much with `callgrind_annotate --auto=no target/callgrind/{name}.out` and mend it; if \
                  it is worth its price, run `cargo xtask counts --accept` and say why in the commit",
                 change(before, now)
             )),

@@ -14,9 +14,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{clock, counts};
 use crate::provision::{self, Tool};
 use crate::workspace::Workspace;
+use crate::{clock, counts};
 use report::{Outcome, Row};
 use suites::{SUITES, Suite, Tests};
 pub(crate) use tally::Tally;
@@ -144,9 +144,7 @@ fn run_suite(
         (Tests::Rest | Tests::Binary { .. }, Runner::Nextest(_)) => {
             nextest::run(workspace, suite.tests, filters, env)
         }
-        (Tests::Counts, _) => {
-            counts::suite(workspace, filters).map(|tally| (tally.failed == 0, Some(tally)))
-        }
+        (Tests::Counts, _) => counts::suite(workspace, filters).map(|tally| (tally.failed == 0, Some(tally))),
         (Tests::Doc, _) | (_, Runner::Libtest) => libtest::run(workspace, suite.tests, filters, env),
     });
     let expected = match (suite.tests, runner) {
