@@ -2,16 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use landfall_core::journal::{self, Entry, JournalRow};
+use landfall_core::journal::{self, EVENTS, Entry, JournalRow};
 use landfall_core::ports::store::{Error, Store};
 use landfall_core::transaction::TxState;
 use landfall_core::{JournalSeq, TxId};
 use serde_json::{Value, json};
 
+use crate::problem::{Code, Problem};
 use crate::show;
 
 /// So many transactions are remembered; beyond it, all are forgotten and looked up again.
 const MOST_KNOWN: usize = 20_000;
+
+/// A name that somebody wants to hear of. One that does not exist would never be heard, and is refused instead.
+pub(crate) fn known_name(name: &str, code: Code, field: &str) -> Result<String, Problem> {
+    if EVENTS.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    Err(Problem::at(code, field, format!("{name:?} is not an event; there are {}", EVENTS.join(", "))))
+}
 
 /// Where a transaction is after an entry of its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

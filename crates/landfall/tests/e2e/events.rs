@@ -153,7 +153,16 @@ async fn a_listener_hears_what_it_asked_for_from_when_it_came_and_a_stopping_ser
 async fn a_listener_that_asks_for_nonsense_is_told_what_there_is() {
     let chain = Chain::without_mining().await;
     let server = Server::start(&chain.url(), Settings::default()).await;
-    for query in ["after=x", "after=-", "signer=0x12", "txId=7", "chainId=one", "color=blue"] {
+    for query in [
+        "after=x",
+        "after=-",
+        "after=-1",
+        "types=tx.mined,tx.lost",
+        "signer=0x12",
+        "txId=7",
+        "chainId=one",
+        "color=blue",
+    ] {
         let answer = server.api.get(&format!("/api/v1/events?{query}")).await;
         assert!(matches!(answer.status, 400 | 422), "{query}");
     }

@@ -17,6 +17,7 @@ use super::proto::{
 use super::{read, status, write};
 use crate::access::{Caller, Role};
 use crate::body::address;
+use crate::event;
 use crate::listen::{Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
 use crate::routes::tx;
@@ -130,12 +131,18 @@ fn wanted(request: &WatchRequest, caller: Caller) -> Result<Wanted, Problem> {
             Problem::at(Code::BadValue, "tx_id", format!("{id:?} is not the id of a transaction"))
         })
     };
+    let types = request.types.iter().map(|name| event::known_name(name, Code::BadValue, "types"));
+    let after = |number: i64| {
+        let refused =
+            || Problem::at(Code::BadValue, "after", format!("{number} is not the number of an event"));
+        (number >= 0).then_some(JournalSeq(number)).ok_or_else(refused)
+    };
     Ok(Wanted {
         caller,
-        after: request.after.map(JournalSeq),
+        after: request.after.map(after).transpose()?,
         chain: request.chain_id.map(ChainId),
         signer: request.signer.as_ref().map(|signer| address("signer", signer)).transpose()?,
         tx: request.tx_id.as_ref().map(tx).transpose()?,
-        types: request.types.iter().cloned().collect(),
+        types: types.collect::<Result<_, _>>()?,
     })
 }

@@ -249,8 +249,10 @@ fn events() -> Vec<Operation> {
         "description": "Server-sent events. `id` is the entry's number, `event` its name, `data` the JSON of `Event`.",
         "x-landfall-data": refer("Event"),
     });
+    let name = format!("({})", journal::events().join("|").replace('.', "\\."));
     let types = example(
-        anything("names of events, with commas between them"),
+        json!({ "type": "string", "pattern": format!("^{name}(,{name})*$"),
+                "description": "names of events, with commas between them" }),
         json!(journal::events()[..2].join(",")),
     );
     let last = json!({

@@ -15,6 +15,7 @@ use landfall_core::{ChainId, JournalSeq};
 
 use crate::access::Caller;
 use crate::body::address;
+use crate::event;
 use crate::listen::{Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -40,8 +41,8 @@ pub(crate) async fn listen(
 fn wanted(caller: Caller, headers: &HeaderMap, query: BTreeMap<String, String>) -> Result<Wanted, Problem> {
     let mut wanted = Wanted::everything(caller);
     let number = |field: &str, text: &str| {
-        let parsed = text.parse::<i64>();
-        parsed.map_err(|_| {
+        let parsed = text.parse::<i64>().ok().filter(|number| *number >= 0);
+        parsed.ok_or_else(|| {
             Problem::at(Code::BadQuery, field, format!("{text:?} is not the number of an event"))
         })
     };
@@ -54,7 +55,11 @@ fn wanted(caller: Caller, headers: &HeaderMap, query: BTreeMap<String, String>) 
             }
             "signer" => wanted.signer = Some(address("signer", &text)?),
             "txId" => wanted.tx = Some(text.parse().map_err(|_| bad("not the id of a transaction"))?),
-            "types" => wanted.types = text.split(',').map(|word| word.trim().to_owned()).collect(),
+            "types" => {
+                let names =
+                    text.split(',').map(|word| event::known_name(word.trim(), Code::BadQuery, "types"));
+                wanted.types = names.collect::<Result<_, _>>()?;
+            }
             _ => {
                 let detail = "there are after, chainId, signer, txId and types";
                 return Err(Problem::at(Code::BadQuery, name.as_str(), detail));

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use landfall_core::journal::EVENTS;
 use landfall_core::ports::records::{RecordKind, RecordQuery, RecordWrite, RecordsWritten};
 use landfall_core::{Account, ChainId, JournalSeq, Millis, SessionId};
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use super::tx::{Body, taken};
 use crate::access::Caller;
 use crate::body::{self, Fields, wrong_type};
+use crate::event;
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -487,11 +487,7 @@ fn read_filter(fields: &mut Fields, filter: &mut Filter) -> Answer<()> {
         let mut events = BTreeSet::new();
         for (path, value) in names {
             let name = value.as_str().ok_or_else(|| wrong_type(&path, "a string", &value))?;
-            if !EVENTS.contains(&name) {
-                let detail = format!("{name:?} is not an event; there are {}", EVENTS.join(", "));
-                return Err(Problem::at(Code::BadValue, path, detail));
-            }
-            events.insert(name.to_owned());
+            events.insert(event::known_name(name, Code::BadValue, &path)?);
         }
         filter.events = events;
     }
