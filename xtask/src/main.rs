@@ -1,10 +1,11 @@
 //! The workspace's own tools: what developers and CI call.
 //!
 //! `cargo xtask test` makes a fresh machine ready and runs the tests; `cargo xtask lint` checks what a compiler
-//! does not. This crate knows the workspace from the outside only (files, `cargo metadata`, child processes) and
+//! does not; `cargo xtask counts` counts instructions. This crate knows the workspace from the outside only (files, `cargo metadata`, child processes) and
 //! depends on no other crate of it.
 
 mod clock;
+mod counts;
 mod lint;
 mod process;
 mod provision;
@@ -21,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask test          run all default suites, as CI does
   cargo xtask lint          format, clippy, crate direction, texts
+  cargo xtask counts        instructions of the hot path, held against the committed ones
   cargo xtask help test     more on one command";
 
 const TEST_EXAMPLES: &str = "\
@@ -40,6 +42,13 @@ Examples:
   cargo xtask lint                      everything; the exit code is 0 only if all steps pass
   cargo fmt --all                       repair what the format step reports
   cargo clippy --fix --workspace        repair some of what clippy reports";
+
+const COUNTS_EXAMPLES: &str = "\
+Examples:
+  cargo xtask counts                    every case; fails if one takes over 10 % more than committed
+  cargo xtask counts lane               only cases whose name contains lane
+  cargo xtask counts --accept           writes what is counted now to crates/benches/instructions.toml
+  callgrind_annotate --auto=no target/callgrind/seal.out   where the instructions of a case are";
 
 #[derive(Parser)]
 #[command(name = "xtask", bin_name = "cargo xtask", about = "Tools of the Landfall workspace", after_help = EXAMPLES)]
@@ -62,6 +71,15 @@ enum Command {
     /// Check format, clippy, crate direction, lint opt-in and texts
     #[command(after_help = LINT_EXAMPLES)]
     Lint,
+    /// Count the instructions of the hot path under valgrind
+    #[command(after_help = COUNTS_EXAMPLES)]
+    Counts {
+        /// Commit to what is counted now
+        #[arg(long)]
+        accept: bool,
+        /// Only cases whose name contains one of these
+        filters: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -69,6 +87,7 @@ fn main() -> ExitCode {
     let outcome = Workspace::find().and_then(|workspace| match cli.command {
         Command::Test { all, filters } => test::run(&workspace, all, &filters),
         Command::Lint => lint::run(&workspace),
+        Command::Counts { accept, filters } => counts::run(&workspace, accept, &filters),
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -8,6 +8,9 @@
 
 mod access;
 mod activity;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 mod body;
 mod connections;
 mod event;

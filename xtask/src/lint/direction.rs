@@ -121,6 +121,12 @@ const RULES: &[Rule] = &[
         because: "it starts somebody else's database for tests: it knows no crate of the workspace",
     },
     Rule {
+        package: "landfall-benches",
+        knows: &["landfall-core", "landfall-server", "landfall-chain", "landfall-signer"],
+        never: &[DATABASES],
+        because: "the benchmarks measure pieces of the hot path, none of which needs a database",
+    },
+    Rule {
         package: "xtask",
         knows: &["landfall-pgtest"],
         never: &[],

@@ -10,6 +10,7 @@ mod postgres;
 mod schemathesis;
 mod standardwebhooks;
 mod typescript;
+mod valgrind;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -41,6 +42,11 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
         standardwebhooks::provide(&cache)?,
         postgres::provide()?,
     ])
+}
+
+/// What counts instructions. Not among all the others: only one suite needs it.
+pub(crate) fn valgrind(workspace: &Workspace) -> Result<Tool> {
+    valgrind::provide(&workspace.cache())
 }
 
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.

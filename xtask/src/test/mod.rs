@@ -14,12 +14,12 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::clock;
 use crate::provision::{self, Tool};
 use crate::workspace::Workspace;
+use crate::{clock, counts};
 use report::{Outcome, Row};
 use suites::{SUITES, Suite, Tests};
-use tally::Tally;
+pub(crate) use tally::Tally;
 
 /// Whether everything that should run ran and passed.
 pub(crate) fn run(workspace: &Workspace, all: bool, filters: &[String]) -> Result<bool> {
@@ -112,6 +112,11 @@ fn run_suite(
             Ok(_) => {}
             Err(error) => return Row::broken(suite.name, std::time::Duration::ZERO, format!("{error:#}")),
         },
+        Tests::Counts => match counts::impossible(workspace) {
+            Ok(None) => {}
+            Ok(Some(why)) => return absent(suite, &why),
+            Err(error) => return Row::broken(suite.name, std::time::Duration::ZERO, format!("{error:#}")),
+        },
         Tests::Binary { package, name } => {
             if !workspace.has_test_binary(package, name) {
                 return absent(suite, &format!("package {package} has no test binary `{name}` yet"));
@@ -139,11 +144,12 @@ fn run_suite(
         (Tests::Rest | Tests::Binary { .. }, Runner::Nextest(_)) => {
             nextest::run(workspace, suite.tests, filters, env)
         }
+        (Tests::Counts, _) => counts::suite(workspace, filters).map(|tally| (tally.failed == 0, Some(tally))),
         (Tests::Doc, _) | (_, Runner::Libtest) => libtest::run(workspace, suite.tests, filters, env),
     });
     let expected = match (suite.tests, runner) {
         (Tests::Rest | Tests::Binary { .. }, Runner::Nextest(listing)) => Some(listing.count(suite.tests)),
-        (Tests::Doc, _) | (_, Runner::Libtest) => None,
+        (Tests::Doc | Tests::Counts, _) | (_, Runner::Libtest) => None,
     };
     match finished {
         Ok((succeeded, tally)) => judge(suite, succeeded, tally, expected).at(time),

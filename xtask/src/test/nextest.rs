@@ -33,7 +33,7 @@ impl Listing {
             .filter(|(binary, _)| match tests {
                 Tests::Rest => !own.contains(binary),
                 Tests::Binary { package, name } => **binary == id(package, name),
-                Tests::Doc => false,
+                Tests::Doc | Tests::Counts => false,
             })
             .map(|(_, count)| count)
             .sum()
@@ -85,7 +85,7 @@ fn expression(workspace: &Workspace, tests: Tests) -> Option<String> {
             (!own.is_empty()).then(|| format!("not ({})", own.join(" | ")))
         }
         Tests::Binary { package, name } => Some(format!("binary_id({})", id(package, name))),
-        Tests::Doc => None,
+        Tests::Doc | Tests::Counts => None,
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum Tests {
     Doc,
     /// One integration test binary.
     Binary { package: &'static str, name: &'static str },
+    /// The cases whose instructions are counted.
+    Counts,
 }
 
 pub(crate) const SUITES: &[Suite] = &[
@@ -46,6 +48,13 @@ pub(crate) const SUITES: &[Suite] = &[
         tests: Tests::Binary { package: "landfall-sim", name: "sim" },
     },
     Suite {
+        name: "instruction counts",
+        covers: "no piece of the hot path takes over 10 % more instructions than committed",
+        by_default: true,
+        budget: Duration::from_secs(60),
+        tests: Tests::Counts,
+    },
+    Suite {
         name: "e2e",
         covers: "the real binary over HTTP against anvil, killed, restarted and on a hostile chain",
         by_default: true,
@@ -61,7 +70,7 @@ pub(crate) const TOTAL_BUDGET: Duration = Duration::from_secs(12 * 60);
 pub(crate) fn own_binaries() -> impl Iterator<Item = (&'static str, &'static str)> {
     SUITES.iter().filter_map(|suite| match suite.tests {
         Tests::Binary { package, name } => Some((package, name)),
-        Tests::Rest | Tests::Doc => None,
+        Tests::Rest | Tests::Doc | Tests::Counts => None,
     })
 }
 

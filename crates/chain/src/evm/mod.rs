@@ -13,6 +13,9 @@
 mod abilities;
 mod ask;
 mod batch;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 mod classify;
 mod codec;
 mod config;
