@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_devchain::{Devchain, Landed, Mining, Stats, Traffic};
 use serde::de::DeserializeOwned;
@@ -31,6 +32,7 @@ pub(in super::super) async fn run(args: &BenchChain) -> Result<()> {
     let mut config = landfall_devchain::Config::new(Arc::new(unix_seconds));
     config.mining = Mining::Interval(Duration::from_millis(args.block_ms));
     config.execute = false;
+    config.everyone_has = U256::from(10_u64).pow(U256::from(24));
     config.gas_limit = 100_000_000_000;
     config.queue_per_account = usize::try_from(args.window)?;
     config.pool_limit = usize::MAX;

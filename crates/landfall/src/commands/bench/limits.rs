@@ -13,7 +13,9 @@ use crate::config::Config;
 use crate::node;
 use crate::system::{SystemClock, moment};
 
-const SIGNATURES: u64 = 10_000;
+const SIGNATURES: u64 = 2_000;
+/// The best of so many counts: whatever else the machine does meanwhile can only make it less.
+const ROUNDS: usize = 10;
 /// So many groups at most; a short run measures fewer.
 const GROUPS: u64 = 16;
 
@@ -22,13 +24,16 @@ pub(super) async fn sign_per_s() -> Result<f64> {
     let account = dev_accounts().next().context("there are no test accounts")?;
     let signer = dev_keys::signer(&account)?;
     let digest = |n: u64| Preimage { bytes: Bytes::new(), digest: B256::left_padding_from(&n.to_be_bytes()) };
-    let warm = signer.sign((0..SIGNATURES / 10).map(digest).collect()).await;
-    let requests: Vec<Preimage> = (0..SIGNATURES).map(digest).collect();
-    let begun = moment();
-    let signed = signer.sign(requests).await;
-    let took = begun.elapsed().as_secs_f64();
-    anyhow::ensure!(warm.iter().chain(&signed).all(Result::is_ok), "signing failed");
-    Ok(SIGNATURES as f64 / took)
+    let mut best = 0.0_f64;
+    for _ in 0..ROUNDS {
+        let requests: Vec<Preimage> = (0..SIGNATURES).map(digest).collect();
+        let begun = moment();
+        let signed = signer.sign(requests).await;
+        let took = begun.elapsed().as_secs_f64();
+        anyhow::ensure!(signed.iter().all(Result::is_ok), "signing failed");
+        best = best.max(SIGNATURES as f64 / took);
+    }
+    Ok(best)
 }
 
 /// Fenced commits of three rows per second, in groups of 1,024, in a store of its own beside the one that is used.

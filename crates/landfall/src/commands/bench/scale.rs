@@ -2,6 +2,7 @@
 //! alternating runs. Lanes are paused all the while, so that only admission is measured.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use landfall_core::ports::clock::Clock as _;
@@ -31,6 +32,8 @@ const MEASURED: u64 = 5_000;
 /// Handed over at once while the store is filled, and how many go in one request.
 const FILL: u64 = 50_000;
 const FILL_BATCH: u64 = 1_000;
+const PAUSE_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
     let (name, wanted) = match full {
@@ -113,7 +116,14 @@ async fn pause(rig: &Rig, chain: u64) -> Result<()> {
     for signer in &rig.signers {
         rig.client.steer_lane(chain, &signer.to_string(), "pause").await?;
     }
-    Ok(())
+    // It is a wish until the lane's owner has it.
+    let applied = async {
+        while rig.client.lanes().await?.iter().filter(|lane| lane.paused).count() < rig.signers.len() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(PAUSE_LIMIT, applied).await.context("the lanes were not paused")?
 }
 
 async fn admitted_per_s(plan: super::load::Plan) -> Result<f64> {
