@@ -1,9 +1,11 @@
 //! The workspace's own tools: what developers and CI call.
 //!
 //! `cargo xtask test` makes a fresh machine ready and runs the tests; `cargo xtask lint` checks what a compiler
-//! does not; `cargo xtask counts` counts instructions. This crate knows the workspace from the outside only (files, `cargo metadata`, child processes) and
+//! does not; `cargo xtask bench` measures, `cargo xtask counts` counts instructions. This crate knows the workspace from the outside
+//! only (files, `cargo metadata`, child processes) and
 //! depends on no other crate of it.
 
+mod bench;
 mod clock;
 mod counts;
 mod lint;
@@ -37,6 +39,14 @@ Examples:
 What the tests need and the machine lacks (today: anvil, through npm) is put into the cache folder.
 The last line is always `N passed, N failed`; the exit code is 0 only if everything that should run did, and passed.";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  cargo xtask bench                     the whole matrix, medians of three runs; writes docs/benchmarks.md
+  cargo xtask bench --quick             one small run of each, to see that it works
+  cargo xtask bench --only postgres     only the cases with this in their name; nothing is written
+
+Leave the machine alone meanwhile. One case by hand: `landfall bench --help`.";
+
 const LINT_EXAMPLES: &str = "\
 Examples:
   cargo xtask lint                      everything; the exit code is 0 only if all steps pass
@@ -68,6 +78,16 @@ enum Command {
         /// Run only tests whose name contains one of these
         filters: Vec<String>,
     },
+    /// Build a release, measure it on both stores, and write docs/benchmarks.md
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench {
+        /// Small numbers, one run each
+        #[arg(long)]
+        quick: bool,
+        /// Only cases with this in their name
+        #[arg(long, value_name = "WORD")]
+        only: Option<String>,
+    },
     /// Check format, clippy, crate direction, lint opt-in and texts
     #[command(after_help = LINT_EXAMPLES)]
     Lint,
@@ -86,6 +106,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = Workspace::find().and_then(|workspace| match cli.command {
         Command::Test { all, filters } => test::run(&workspace, all, &filters),
+        Command::Bench { quick, only } => bench::run(&workspace, quick, only.as_deref()),
         Command::Lint => lint::run(&workspace),
         Command::Counts { accept, filters } => counts::run(&workspace, accept, &filters),
     });

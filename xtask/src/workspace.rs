@@ -9,6 +9,8 @@ use crate::process;
 
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
+    /// Where built programs are.
+    pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
 
@@ -56,6 +58,7 @@ pub(crate) struct Target {
 struct Metadata {
     packages: Vec<Package>,
     workspace_root: PathBuf,
+    target_directory: PathBuf,
 }
 
 impl Workspace {
@@ -65,9 +68,9 @@ impl Workspace {
         let text = process::output(
             process::cargo().args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(here),
         )?;
-        let Metadata { packages, workspace_root } =
+        let Metadata { packages, workspace_root, target_directory } =
             serde_json::from_str(&text).context("cannot read what `cargo metadata` says")?;
-        Ok(Self { root: workspace_root, packages })
+        Ok(Self { root: workspace_root, target: target_directory, packages })
     }
 
     /// Where provided tools are kept between runs.

@@ -1,6 +1,6 @@
 //! A sealed block: a real header with its real hash, the transactions and what they did.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use alloy_consensus::{
     EMPTY_OMMER_ROOT_HASH, Header, Receipt, ReceiptEnvelope, ReceiptWithBloom, Transaction as _, TxType,
@@ -8,15 +8,39 @@ use alloy_consensus::{
     proofs::{calculate_receipt_root, calculate_transaction_root},
 };
 use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
-use alloy_primitives::{Address, B256, Bloom, Log, logs_bloom};
+use alloy_primitives::{Address, B256, Bloom, Keccak256, Log, logs_bloom};
 
-use crate::{execute::Outcome, state::chained_root, tx::Tx};
+use crate::{config::Config, execute::Outcome, state::chained_root, tx::Tx};
 
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) header: Header,
     pub(crate) hash: B256,
     pub(crate) txs: Vec<Mined>,
+    /// As JSON with its transactions' hashes.
+    pub(crate) with_hashes: Written,
+    /// The receipts as JSON.
+    pub(crate) receipts: Written,
+    /// Tips and the gas they were paid for, the smallest first; once somebody asked.
+    tips: OnceLock<Vec<(u128, u64)>>,
+}
+
+/// A text that is written when it is first asked for, and kept while the block is young.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Mutex<Option<Arc<str>>>);
+
+impl Written {
+    pub(crate) fn get<E>(&self, write: impl FnOnce() -> Result<Arc<str>, E>) -> Result<Arc<str>, E> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = kept.as_ref() {
+            return Ok(text.clone());
+        }
+        Ok(kept.insert(write()?).clone())
+    }
+
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 #[derive(Debug)]
@@ -52,6 +76,21 @@ impl Mined {
     }
 }
 
+/// What the roots in a header are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Roots {
+    /// Transactions and receipts, as a node does it.
+    Real,
+    /// The transactions' hashes one after the other: cheap, and another transaction still makes another block.
+    Chained,
+}
+
+impl Roots {
+    pub(crate) fn of(config: &Config) -> Self {
+        if config.execute { Self::Real } else { Self::Chained }
+    }
+}
+
 impl Block {
     /// The header of an empty block; sealing fills in what the transactions decide.
     pub(crate) fn draft(
@@ -78,16 +117,50 @@ impl Block {
     }
 
     /// `fork` tells blocks apart that differ in nothing else: those before and after a reorg.
-    pub(crate) fn seal(mut header: Header, parent_root: B256, fork: u64, txs: Vec<Mined>) -> Self {
-        let bodies: Vec<_> = txs.iter().map(|m| m.tx.body()).collect();
-        let receipts: Vec<_> = txs.iter().map(|m| m.receipt(m.logs.clone())).collect();
-        header.transactions_root = calculate_transaction_root(&bodies);
-        header.receipts_root = calculate_receipt_root(&receipts);
+    pub(crate) fn seal(
+        mut header: Header,
+        parent_root: B256,
+        fork: u64,
+        txs: Vec<Mined>,
+        roots: Roots,
+    ) -> Self {
+        match roots {
+            Roots::Real => {
+                let bodies: Vec<_> = txs.iter().map(|m| m.tx.body()).collect();
+                let receipts: Vec<_> = txs.iter().map(|m| m.receipt(m.logs.clone())).collect();
+                header.transactions_root = calculate_transaction_root(&bodies);
+                header.receipts_root = calculate_receipt_root(&receipts);
+            }
+            Roots::Chained => {
+                let mut all = Keccak256::new();
+                for mined in &txs {
+                    all.update(mined.tx.hash);
+                }
+                header.transactions_root = all.finalize();
+                header.receipts_root = header.transactions_root;
+            }
+        }
         header.logs_bloom =
             txs.iter().filter(|m| !m.logs.is_empty()).fold(Bloom::ZERO, |b, m| b | logs_bloom(&m.logs));
         header.gas_used = txs.last().map_or(0, |m| m.cumulative_gas);
         header.state_root = chained_root(parent_root, header.receipts_root, fork);
-        Self { hash: header.hash_slow(), header, txs }
+        Self {
+            hash: header.hash_slow(),
+            header,
+            txs,
+            with_hashes: Written::default(),
+            receipts: Written::default(),
+            tips: OnceLock::new(),
+        }
+    }
+
+    /// Tips and the gas they were paid for, the smallest first.
+    pub(crate) fn tips(&self) -> &[(u128, u64)] {
+        self.tips.get_or_init(|| {
+            let mut tips: Vec<_> = self.txs.iter().map(|m| (m.tip(self.base_fee()), m.gas_used)).collect();
+            tips.sort_unstable();
+            tips
+        })
     }
 
     pub(crate) fn base_fee(&self) -> u64 {

@@ -1,21 +1,30 @@
 //! The chain itself: canonical blocks, the state at their head and the pool. It knows no clock but the configured one,
 //! no network and no tasks; everything here is called under one lock.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use alloy_eips::eip1559::BaseFeeParams;
-use alloy_primitives::B256;
+use alloy_primitives::{B256, map::B256Map};
 
-use crate::{block::Block, config::Config, pool::Pool, rng::Rng, state::State};
+use crate::{
+    block::{Block, Roots},
+    config::Config,
+    pool::Pool,
+    rng::Rng,
+    state::State,
+};
+
+/// So many blocks keep what was written of them; nobody asks for older ones often.
+const TEXTS_KEPT: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) config: Arc<Config>,
     /// Canonical blocks; the index is the number.
     pub(crate) blocks: Vec<Arc<Block>>,
-    pub(crate) by_hash: HashMap<B256, u64>,
+    pub(crate) by_hash: B256Map<u64>,
     /// Where a canonical transaction is: block and index.
-    pub(crate) places: HashMap<B256, (u64, usize)>,
+    pub(crate) places: B256Map<(u64, usize)>,
     pub(crate) state: State,
     pub(crate) pool: Pool,
     /// Base fee of the next block only.
@@ -36,11 +45,12 @@ impl Chain {
             B256::from(alloy_primitives::U256::from(config.chain_id)),
             0,
             Vec::new(),
+            Roots::Real,
         ));
         Self {
-            by_hash: HashMap::from([(genesis.hash, 0)]),
+            by_hash: B256Map::from_iter([(genesis.hash, 0)]),
             blocks: vec![genesis],
-            places: HashMap::new(),
+            places: B256Map::default(),
             state: State::new(&config.funded, config.history),
             pool: Pool::default(),
             base_fee_once: Some(config.base_fee),
@@ -78,6 +88,10 @@ impl Chain {
             self.places.insert(mined.tx.hash, (number, index));
         }
         self.blocks.push(block.clone());
+        if let Some(old) = self.blocks.len().checked_sub(TEXTS_KEPT).and_then(|at| self.blocks.get(at)) {
+            old.with_hashes.forget();
+            old.receipts.forget();
+        }
         self.state.seal();
         self.follow();
         block

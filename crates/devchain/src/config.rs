@@ -31,6 +31,8 @@ pub struct Config {
     pub clock: Clock,
     /// Balances at genesis.
     pub funded: Vec<(Address, U256)>,
+    /// What every account shows at least, whoever it is. Only without execution, where nothing is ever paid.
+    pub everyone_has: U256,
     pub gas_limit: u64,
     /// Base fee of block 1, in wei.
     pub base_fee: u64,
@@ -63,6 +65,7 @@ impl Config {
             execute: true,
             clock,
             funded: dev_accounts().map(|a| (a.address, ether * U256::from(10_000))).collect(),
+            everyone_has: U256::ZERO,
             gas_limit: 30_000_000,
             base_fee: 1_000_000_000,
             min_tip: 1,

@@ -15,6 +15,7 @@ use crate::{
     pool::PoolSize,
     reject::Reject,
     reorg::{Removed, TooDeep},
+    traffic::{Counter, Traffic},
     tx::Tx,
 };
 
@@ -31,6 +32,7 @@ pub struct Control {
 struct Shared {
     chain: Mutex<Chain>,
     faults: Mutex<Faults>,
+    traffic: Counter,
     heads: broadcast::Sender<Arc<Block>>,
     /// Something executable came into the pool.
     wake: Notify,
@@ -43,6 +45,7 @@ impl Control {
         let shared = Shared {
             chain: Mutex::new(Chain::new(config.clone())),
             faults: Mutex::new(Faults::new(config.seed)),
+            traffic: Counter::default(),
             heads: broadcast::channel(HEADS_BUFFER).0,
             wake: Notify::new(),
             config,
@@ -57,6 +60,10 @@ impl Control {
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn traffic(&self) -> &Counter {
+        &self.shared.traffic
     }
 
     pub fn config(&self) -> &Config {
@@ -246,5 +253,10 @@ impl Control {
             pool: chain.pool.size(),
             reorgs: chain.forks,
         }
+    }
+
+    /// What was asked of the chain since it was started.
+    pub fn asked(&self) -> Traffic {
+        self.traffic().read()
     }
 }

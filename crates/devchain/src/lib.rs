@@ -29,6 +29,7 @@ mod rng;
 mod rpc;
 mod server;
 mod state;
+mod traffic;
 mod tx;
 mod ws;
 
@@ -43,3 +44,4 @@ pub use pool::PoolSize;
 pub use proxy::{Proxy, ProxyCounts, Rates};
 pub use reject::{Reject, Shortfall};
 pub use reorg::{Removed, TooDeep};
+pub use traffic::Traffic;

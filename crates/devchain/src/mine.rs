@@ -10,7 +10,7 @@ use alloy_consensus::Transaction as _;
 
 use crate::{
     admit::intrinsic_gas,
-    block::{Block, Body},
+    block::{Block, Body, Roots},
     chain::Chain,
     execute::{BlockRunner, Outcome},
     pool::{Pool, Waiting},
@@ -45,7 +45,8 @@ impl Chain {
                 fill_block(&mut best, &mut body, header.gas_limit, base_fee, |tx| Some(count(state, tx)));
             }
         }
-        self.append(Block::seal(header, parent_root, self.forks, body.txs))
+        let roots = Roots::of(&self.config);
+        self.append(Block::seal(header, parent_root, self.forks, body.txs, roots))
     }
 }
 

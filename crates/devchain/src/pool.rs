@@ -3,19 +3,19 @@
 //! Executable ("pending" in geth's words) is the unbroken run of nonces that starts at the sender's chain nonce;
 //! everything behind a gap is queued.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{
+    Address, B256, U256,
+    map::{AddressMap, B256Map},
+};
 
 use crate::tx::Tx;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    senders: HashMap<Address, Sender>,
-    by_hash: HashMap<B256, (Address, u64)>,
+    senders: AddressMap<Sender>,
+    by_hash: B256Map<(Address, u64)>,
     arrivals: u64,
 }
 

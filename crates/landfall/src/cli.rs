@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+mod bench;
+
+pub(crate) use bench::{Bench, BenchChain, BenchMode};
+
 /// A self-hosted transaction engine: hand it a transaction once, it lands exactly once.
 #[derive(Debug, Parser)]
 #[command(
@@ -65,8 +69,17 @@ pub(crate) enum Command {
     )]
     ApiKey(ApiKey),
     /// Measure how many transactions land per second on this machine.
-    #[command(after_help = "Examples:\n  landfall bench\n  landfall bench --signers 10 --count 20000 --json")]
+    #[command(
+        after_help = "Examples:\n  landfall bench\n  landfall bench --mode single --count 20000 --json\n  \
+        landfall bench --store postgres://… --nodes 3 --plot run.svg\n  landfall bench --waiting 1000000"
+    )]
     Bench(Bench),
+    /// The chain of a benchmark, as a process.
+    #[command(hide = true)]
+    BenchChain(BenchChain),
+    /// The load of a benchmark, as a process.
+    #[command(hide = true)]
+    BenchLoad,
     /// Run the real engine against a simulated world that breaks in every way it knows.
     #[command(
         after_help = "Examples:\n  landfall sim --seeds 200\n  landfall sim --seed 17\n  landfall sim --teeth"
@@ -698,32 +711,6 @@ pub(crate) struct Sim {
     /// Plant known bugs and see that each is found.
     #[arg(long)]
     pub(crate) teeth: bool,
-    /// The result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Bench {
-    /// How many transactions.
-    #[arg(long, default_value_t = 5_000)]
-    pub(crate) count: u64,
-    /// Over how many signers.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10))]
-    pub(crate) signers: u64,
-    /// A PostgreSQL database (`postgres://…`) instead of an SQLite file; each run has a namespace of its own in it.
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
-    /// How many servers share the database; more than one needs PostgreSQL.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
-    pub(crate) nodes: u64,
-    /// How many transactions go in one request.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    pub(crate) batch: u64,
-    /// Measure instead how long lanes stand still when their node is killed, and when it is stopped, with three nodes
-    /// on the database that --store names.
-    #[arg(long, requires = "store", conflicts_with_all = ["count", "signers", "nodes", "batch"])]
-    pub(crate) failover: bool,
     /// The result as JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -49,6 +49,11 @@ pub(crate) fn valgrind(workspace: &Workspace) -> Result<Tool> {
     valgrind::provide(&workspace.cache())
 }
 
+/// A real node, for those who need nothing else.
+pub(crate) fn anvil(workspace: &Workspace) -> Result<Tool> {
+    anvil::provide(&workspace.cache())
+}
+
 /// A folder of our own inside the cache, on the same file system as its destination, gone when dropped.
 struct Scratch(PathBuf);
 

@@ -55,6 +55,7 @@ fn ask(name: &str, call: &Call<'_>) -> Result<Value, RpcError> {
             let wanted = |landed: &Landed| landed.block - from < blocks;
             to_value(&control.landed(from).take_while(wanted).collect::<Vec<_>>())
         }
+        "traffic" => to_value(&control.asked()),
         "stats" => to_value(&control.stats()),
         _ => Err(RpcError::no_method(&format!("devchain_{name}"))),
     }

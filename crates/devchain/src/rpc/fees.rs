@@ -69,11 +69,8 @@ fn check_percentiles(percentiles: &[f64]) -> Result<(), RpcError> {
 
 /// The tips that the given shares of a block's gas were bought for.
 fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
-    let base_fee = block.base_fee();
-    let mut tips: Vec<(u128, u64)> = block.txs.iter().map(|m| (m.tip(base_fee), m.gas_used)).collect();
-    tips.sort_unstable();
     let mut sold = 0;
-    let mut at = tips.iter();
+    let mut at = block.tips().iter();
     let mut tip = 0;
     let reward = |percentile: &f64| {
         let threshold = (block.header.gas_used as f64 * percentile / 100.0) as u64;
@@ -103,9 +100,7 @@ fn suggested_tip(view: &View<'_>) -> u128 {
     let from = view.head.saturating_sub(SUGGEST_BLOCKS - 1);
     let mut tips = Vec::new();
     for block in (from..=view.head).filter_map(|n| view.block(n)) {
-        let mut of_block: Vec<u128> = block.txs.iter().map(|m| m.tip(block.base_fee())).collect();
-        of_block.sort_unstable();
-        tips.extend(of_block.into_iter().take(SUGGEST_PER_BLOCK));
+        tips.extend(block.tips().iter().take(SUGGEST_PER_BLOCK).map(|(tip, _)| *tip));
     }
     tips.sort_unstable();
     let at = tips.len().saturating_sub(1) * 60 / 100;

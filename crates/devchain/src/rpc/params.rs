@@ -1,18 +1,19 @@
-//! Positional parameters, with geth's complaints about wrong ones.
+//! Positional parameters, with geth's complaints about wrong ones. They stay text until a method asks for one.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::RpcError;
 
-pub(crate) struct Params(Vec<Value>);
+pub(crate) struct Params<'a>(Vec<&'a RawValue>);
 
-impl Params {
-    pub(crate) fn new(value: Value) -> Result<Self, RpcError> {
-        match value {
-            Value::Null => Ok(Self(Vec::new())),
-            Value::Array(values) => Ok(Self(values)),
-            _ => Err(RpcError::params("non-array args")),
+impl<'a> Params<'a> {
+    pub(crate) fn new(value: Option<&'a RawValue>) -> Result<Self, RpcError> {
+        match value.map(RawValue::get) {
+            None | Some("null") => Ok(Self(Vec::new())),
+            Some(text) => {
+                serde_json::from_str(text).map(Self).map_err(|_| RpcError::params("non-array args"))
+            }
         }
     }
 
@@ -22,9 +23,9 @@ impl Params {
     }
 
     pub(crate) fn optional<T: DeserializeOwned>(&self, index: usize) -> Result<Option<T>, RpcError> {
-        match self.0.get(index) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => T::deserialize(value)
+        match self.0.get(index).map(|value| value.get()) {
+            None | Some("null") => Ok(None),
+            Some(text) => serde_json::from_str(text)
                 .map(Some)
                 .map_err(|error| RpcError::params(format!("invalid argument {index}: {error}"))),
         }

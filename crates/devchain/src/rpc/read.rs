@@ -1,12 +1,14 @@
 //! Questions about blocks, accounts, transactions and receipts.
 
+use std::sync::Arc;
+
 use alloy_eips::{BlockId, BlockNumberOrTag};
 use alloy_primitives::{Address, B256, U256};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Call, RpcError,
+    Call, Reply, RpcError,
     convert::{self, Detail, quantity},
     view::View,
 };
@@ -36,7 +38,9 @@ pub(crate) fn balance(call: &Call<'_>) -> Result<Value, RpcError> {
     let chain = call.control.chain();
     let view = View::new(&chain, call);
     let block = view.require(id)?.header.number;
-    to_value(&view.account(block, address)?.balance)
+    let balance = view.account(block, address)?.balance;
+    let config = call.control.config();
+    to_value(&if config.execute { balance } else { balance.max(config.everyone_has) })
 }
 
 pub(crate) fn code(call: &Call<'_>) -> Result<Value, RpcError> {
@@ -66,32 +70,44 @@ pub(crate) fn transaction_count(call: &Call<'_>) -> Result<Value, RpcError> {
     Ok(quantity(if pending { count + chain.pool.ready(address) } else { count }))
 }
 
-pub(crate) fn block_by_number(call: &Call<'_>) -> Result<Value, RpcError> {
+pub(crate) fn block_by_number(call: &Call<'_>) -> Result<Reply, RpcError> {
     let (tag, detail) = (call.params.get::<BlockNumberOrTag>(0)?, call.detail()?);
-    let chain = call.control.chain();
-    let block = View::new(&chain, call).find(tag.into()).cloned();
-    drop(chain);
-    to_value(&block.map(|b| convert::block(&b, detail)))
+    block(call, tag.into(), detail)
 }
 
-pub(crate) fn block_by_hash(call: &Call<'_>) -> Result<Value, RpcError> {
+pub(crate) fn block_by_hash(call: &Call<'_>) -> Result<Reply, RpcError> {
     let (hash, detail) = (call.params.get::<B256>(0)?, call.detail()?);
-    let chain = call.control.chain();
-    let block = View::new(&chain, call).find(BlockId::hash(hash)).cloned();
-    drop(chain);
-    to_value(&block.map(|b| convert::block(&b, detail)))
+    block(call, BlockId::hash(hash), detail)
 }
 
-pub(crate) fn block_receipts(call: &Call<'_>) -> Result<Value, RpcError> {
+fn block(call: &Call<'_>, id: BlockId, detail: Detail) -> Result<Reply, RpcError> {
+    let chain = call.control.chain();
+    let block = View::new(&chain, call).find(id).cloned();
+    drop(chain);
+    let Some(block) = block else { return Ok(Value::Null.into()) };
+    match detail {
+        Detail::Full => Ok(to_value(&convert::block(&block, detail))?.into()),
+        Detail::Hashes => {
+            block.with_hashes.get(|| to_text(&convert::block(&block, detail))).map(Reply::Ready)
+        }
+    }
+}
+
+pub(crate) fn block_receipts(call: &Call<'_>) -> Result<Reply, RpcError> {
     let id = call.params.get::<BlockId>(0)?;
     let chain = call.control.chain();
     let block = View::new(&chain, call).find(id).cloned();
     drop(chain);
-    let Some(block) = block else { return Ok(Value::Null) };
+    let Some(block) = block else { return Ok(Value::Null.into()) };
     if call.withholds_receipts(!block.txs.is_empty()) {
-        return Ok(Value::Null);
+        return Ok(Value::Null.into());
     }
-    to_value(&convert::receipts(&block))
+    block.receipts.get(|| to_text(&convert::receipts(&block))).map(Reply::Ready)
+}
+
+fn to_text(value: &impl Serialize) -> Result<Arc<str>, RpcError> {
+    let text = serde_json::to_string(value).map_err(|error| RpcError::new(-32603, error.to_string()))?;
+    Ok(text.into())
 }
 
 pub(crate) fn transaction(call: &Call<'_>) -> Result<Value, RpcError> {

@@ -37,6 +37,27 @@ async fn without_execution_rules_and_receipts_stay_real() {
 }
 
 #[tokio::test]
+async fn everyone_shows_what_everyone_has_and_requests_are_counted() {
+    let (chain, rpc) = start_with(|c| {
+        c.execute = false;
+        c.everyone_has = alloy_primitives::U256::from(77);
+    })
+    .await;
+    let stranger = "0x00000000000000000000000000000000000000aa";
+    assert_eq!(rpc.call("eth_getBalance", json!([stranger, "latest"])).await, json!("0x4d"));
+    rpc.call("devchain_stats", json!([])).await;
+    let batch = json!([
+        { "jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": [] },
+        { "jsonrpc": "2.0", "id": "two", "method": "eth_chainId" },
+    ]);
+    let answers: serde_json::Value = rpc.post(&batch).await.unwrap().json().await.unwrap();
+    assert_eq!(answers[1], json!({ "jsonrpc": "2.0", "id": "two", "result": "0x7a69" }));
+    let asked = chain.asked();
+    assert_eq!((asked.requests, asked.calls), (2, 3));
+    assert_eq!(asked.methods.get("eth_chainId"), Some(&1));
+}
+
+#[tokio::test]
 async fn thousands_land_in_few_blocks() {
     let (chain, _rpc) = start_with(|c| {
         c.execute = false;

@@ -48,7 +48,7 @@ pub(crate) async fn run(database: &str, as_json: bool) -> Result<ExitCode> {
     let mut settings = Chain::new(chain.config().chain_id, vec![chain.http_url()])?;
     settings.spec.finality = Finality::Blocks(2);
     settings.spec.poll_ms = 50;
-    let ground = Ground { store: Some(database.to_owned()), nodes: NODES };
+    let ground = Ground { store: Some(database.to_owned()), nodes: NODES, started: true };
     let rig = Rig::start_on(ground, settings, LANES).await?;
     let clients = rig.urls().map(Client::new).collect::<Result<Vec<_>, _>>()?;
     let mut bench = Failover { chain: chain.config().chain_id, rig, clients, handed_over: 0 };

@@ -31,6 +31,9 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Dev(args) => dev::run(&args).await?,
         Command::Demo(args) => return demo::run(&args).await,
         Command::Bench(args) => return bench::run(&args).await,
+        Command::BenchChain(args) => bench::run_chain(&args).await?,
+        // It has a runtime of its own, of one thread.
+        Command::BenchLoad => tokio::task::spawn_blocking(bench::run_load).await??,
         // A run has a runtime of its own, which cannot start inside this one.
         Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use alloy_primitives::Address;
 use anyhow::{Context, Result, bail};
+use landfall_core::ports::clock::Clock as _;
 use landfall_devchain::dev_accounts;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,23 +17,31 @@ use tokio::process::{Child, Command};
 
 use crate::client::Client;
 use crate::config::{Chain, Config, Signer};
+use crate::system::SystemClock;
 
 /// How long the server may take to answer after it was started.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(50);
+/// What each key more may add to that.
+const START_LIMIT_PER_KEY: Duration = Duration::from_millis(10);
 /// How many transactions are handed over at once.
 const BATCH: usize = 25;
+/// The phrase that the public test accounts come from: the ten that are known by their keys, and as many more as asked for.
+const MNEMONIC: (&str, &str) =
+    ("LANDFALL_TEST_MNEMONIC", "test test test test test test test test test test test junk");
 
 /// Where the servers keep what they know, and how many there are.
 pub(crate) struct Ground {
     /// Absent: an SQLite file of their own.
     pub(crate) store: Option<String>,
     pub(crate) nodes: usize,
+    /// Whether they are started at once, or only made ready.
+    pub(crate) started: bool,
 }
 
 impl Default for Ground {
     fn default() -> Self {
-        Self { store: None, nodes: 1 }
+        Self { store: None, nodes: 1, started: true }
     }
 }
 
@@ -49,7 +58,11 @@ pub(crate) struct Rig {
     pub(crate) client: Client,
     pub(crate) signers: Vec<Address>,
     nodes: Vec<Node>,
-    folder: TempDir,
+    /// Where their files are; gone with this.
+    _folder: TempDir,
+    /// Of the last server; the others differ in name and address.
+    config: Config,
+    keys: usize,
 }
 
 impl Rig {
@@ -67,17 +80,14 @@ impl Rig {
             Some(url) => {
                 config.store.url = url;
                 // A database may have been used before: each run has a namespace of its own.
-                config.store.namespace =
-                    format!("rig-{}-{}", crate::system::unix_seconds(), std::process::id());
+                config.store.namespace = format!("rig-{}-{}", SystemClock.now().0, std::process::id());
             }
             None => {
                 config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
             }
         }
         config.chain = vec![settings];
-        config.signer = (0..accounts.len())
-            .map(|n| Signer { private_key_env: Some(key_name(n)), ..Signer::default() })
-            .collect();
+        config.signer = (0..signers).map(|n| signer(n, accounts.len())).collect::<Result<_>>()?;
         let mut nodes: Vec<Node> = Vec::new();
         for n in 0..ground.nodes {
             let taken =
@@ -95,12 +105,62 @@ impl Rig {
             client: Client::new(&first.url)?,
             signers: accounts.iter().map(|account| account.address).collect(),
             nodes,
-            folder,
+            _folder: folder,
+            config,
+            keys: signers,
         };
-        for n in 0..rig.nodes.len() {
-            rig.start_node(n).await?;
+        if ground.started {
+            rig.start_all().await?;
         }
         Ok(rig)
+    }
+
+    /// Starts every server.
+    pub(crate) async fn start_all(&mut self) -> Result<()> {
+        for n in 0..self.nodes.len() {
+            self.start_node(n).await?;
+        }
+        if self.signers.len() < self.keys {
+            self.signers = self.accounts().await?;
+        }
+        Ok(())
+    }
+
+    /// The accounts that the first server has the keys of.
+    async fn accounts(&self) -> Result<Vec<Address>> {
+        let chain = self.config.chain.first().context("there is no chain")?.id;
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_accounts", "params": [] });
+        let mut answer: Value = self.client.post(&format!("/rpc/{chain}"), Some(&call)).await?;
+        let accounts: Vec<Address> = serde_json::from_value(answer["result"].take())?;
+        anyhow::ensure!(
+            accounts.len() == self.keys,
+            "the server has {} keys of {}",
+            accounts.len(),
+            self.keys
+        );
+        Ok(accounts)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The processes of the servers that run.
+    pub(crate) fn process_ids(&self) -> Vec<u32> {
+        self.nodes.iter().filter_map(|node| node.process.as_ref()?.id()).collect()
+    }
+
+    /// `SIGTERM` for all servers; returns when they have ended.
+    pub(crate) async fn stop_all(&mut self) -> Result<()> {
+        for n in 0..self.nodes.len() {
+            if self.nodes.get(n).is_some_and(|node| node.process.is_some()) {
+                let mut process = self.stop_node(n)?;
+                tokio::time::timeout(START_LIMIT, process.wait())
+                    .await
+                    .context("the server did not stop")??;
+            }
+        }
+        Ok(())
     }
 
     /// Where a caller finds the servers.
@@ -115,16 +175,17 @@ impl Rig {
 
     /// Starts one server, and waits until it can admit.
     pub(crate) async fn start_node(&mut self, n: usize) -> Result<()> {
-        let keys = self.signers.len();
+        let limit = START_LIMIT + START_LIMIT_PER_KEY * u32::try_from(self.keys)?;
         let node = self.nodes.get_mut(n).context("there is no such server")?;
         let program = std::env::current_exe().context("this program's own file is not known")?;
         let log = std::fs::File::options().create(true).append(true).open(&node.log_file)?;
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&node.config_file).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        for (n, account) in dev_accounts().take(keys).enumerate() {
+        for (n, account) in dev_accounts().enumerate() {
             command.env(key_name(n), account.key.to_string());
         }
+        command.env(MNEMONIC.0, MNEMONIC.1);
         let client = Client::new(&node.url)?;
         let process = node.process.insert(command.spawn().context("the server could not be started")?);
         let log_file = &node.log_file;
@@ -139,7 +200,7 @@ impl Rig {
                 tokio::time::sleep(ASK_EVERY).await;
             }
         };
-        tokio::time::timeout(START_LIMIT, ready).await.context("the server did not get ready")?
+        tokio::time::timeout(limit, ready).await.context("the server did not get ready")?
     }
 
     /// `SIGKILL` for the first server: nothing is finished, nothing is said.
@@ -175,14 +236,6 @@ impl Rig {
         last_lines(&self.log_file())
     }
 
-    /// Bytes of the database, with what is still in its log.
-    pub(crate) fn store_bytes(&self) -> u64 {
-        let sizes = ["landfall.db", "landfall.db-wal"]
-            .iter()
-            .filter_map(|name| std::fs::metadata(self.folder.path().join(name)).ok());
-        sizes.map(|meta| meta.len()).sum()
-    }
-
     /// What lanes have not finished; none while the server does not answer.
     pub(crate) async fn unfinished(&self) -> Option<u64> {
         let lanes = self.client.lanes().await.ok()?;
@@ -200,6 +253,15 @@ fn last_lines(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// The `n`th account: by its key if that is one of those known, and from the phrase otherwise, which takes longer.
+fn signer(n: usize, known: usize) -> Result<Signer> {
+    if n < known {
+        return Ok(Signer { private_key_env: Some(key_name(n)), ..Signer::default() });
+    }
+    let index = Some(u32::try_from(n)?);
+    Ok(Signer { mnemonic_env: Some(MNEMONIC.0.to_owned()), index, ..Signer::default() })
 }
 
 fn key_name(n: usize) -> String {

@@ -14,6 +14,7 @@ mod access;
 mod actions;
 mod admission;
 mod bad_input;
+mod bench;
 mod cli;
 mod clients;
 mod cluster;

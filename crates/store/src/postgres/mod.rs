@@ -11,6 +11,7 @@
 //! | `records` | small documents of the door |
 //! | `hints` | what processes tell each other, and nothing depends on |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
+//! | `durability` | what a commit means, for those who measure |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! What it relies on, of any database that speaks PostgreSQL's language: row locks that are held to the commit, and
@@ -20,6 +21,7 @@
 mod admit;
 mod archive;
 mod commit;
+mod durability;
 mod error;
 #[cfg(feature = "sqlite")]
 pub(crate) mod fill;

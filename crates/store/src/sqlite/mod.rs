@@ -9,6 +9,7 @@
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `records` | small documents of the door |
 //! | `moved` | whether the store was moved to another database |
+//! | `durability` | what a commit means, for those who measure |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! The write-ahead log is synced by every commit, so what was answered is on disk. Leases need no clock: the file's
@@ -17,6 +18,7 @@
 mod admit;
 mod archive;
 mod commit;
+mod durability;
 mod error;
 mod forget;
 mod group;

@@ -1,0 +1,147 @@
+//! What a run happens on: the bench chain and the servers, each a process, and what can be seen of them from outside.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use landfall_chain::spec::Finality;
+use landfall_devchain::Traffic;
+
+use super::super::rig::{Ground, Rig};
+use super::chain::BenchChainHandle;
+use super::load::Plan;
+use super::process::Usage;
+use crate::cli::{Bench, BenchMode};
+use crate::config::Chain;
+
+pub(super) const BLOCK: Duration = Duration::from_millis(250);
+pub(super) const FINALITY: u64 = 2;
+const POLL_MS: u64 = 50;
+/// How long everything of a run may take.
+pub(super) const LIMIT: Duration = Duration::from_secs(1_800);
+
+pub(super) struct Site {
+    pub(super) chain: BenchChainHandle,
+    pub(super) rig: Rig,
+    http: reqwest::Client,
+}
+
+/// What was used and done up to a moment.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    pub(super) server: Usage,
+    pub(super) chain: Usage,
+    pub(super) traffic: Traffic,
+    /// Of the stores' commits: how many, and how many rows they touched.
+    pub(super) commits: f64,
+    pub(super) rows: f64,
+}
+
+impl Site {
+    /// Starts the chain, and the servers if they are to run at once.
+    pub(super) async fn start(args: &Bench, started: bool) -> Result<Self> {
+        let chain = BenchChainHandle::start(BLOCK, args.window).await?;
+        let rig = rig(args, &chain, usize::try_from(args.nodes)?, started).await?;
+        Ok(Self { chain, rig, http: reqwest::Client::builder().no_proxy().build()? })
+    }
+
+    /// The load of a run on these servers.
+    pub(super) fn plan(&self, args: &Bench, first: u64, count: u64) -> Plan {
+        plan(args, &self.chain, &self.rig, first, count)
+    }
+
+    pub(super) async fn read(&self) -> Result<Reading> {
+        let server = self.rig.process_ids().into_iter().map(Usage::of_id);
+        let (mut commits, mut rows) = (0.0, 0.0);
+        for url in self.rig.urls() {
+            let page = self.http.get(format!("{url}/metrics")).send().await?.text().await?;
+            commits += metric(&page, "landfall_store_commit_rows_count");
+            rows += metric(&page, "landfall_store_commit_rows_sum");
+        }
+        Ok(Reading {
+            server: server.fold(Usage::default(), Usage::and),
+            chain: self.chain.usage()?,
+            traffic: self.chain.traffic().await?,
+            commits,
+            rows,
+        })
+    }
+
+    /// Waits until the chain has so many transactions and no lane has work left. `seen` is told how far it is.
+    pub(super) async fn finish(&self, count: u64, mut seen: impl FnMut(u64)) -> Result<()> {
+        let wait = async {
+            loop {
+                let landed = self.chain.stats().await?.tx_count;
+                seen(landed);
+                if landed >= count {
+                    break;
+                }
+                tokio::time::sleep(BLOCK).await;
+            }
+            // The servers are asked only now, and no more often than the answer is cheap.
+            loop {
+                let begun = crate::system::moment();
+                if self.rig.unfinished().await == Some(0) {
+                    return Ok(());
+                }
+                tokio::time::sleep((begun.elapsed() * 5).max(Duration::from_millis(50))).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, wait).await.with_context(|| {
+            format!(
+                "the transactions did not all land; the first server's last words:\n{}",
+                self.rig.last_log()
+            )
+        })?
+    }
+}
+
+/// Servers on a chain.
+pub(super) async fn rig(args: &Bench, chain: &BenchChainHandle, nodes: usize, started: bool) -> Result<Rig> {
+    let settings = settings(args, chain.chain_id, &chain.url)?;
+    let ground = Ground { store: args.postgres().map(str::to_owned), nodes, started };
+    Rig::start_on(ground, settings, usize::try_from(args.signers)?).await
+}
+
+pub(super) fn plan(args: &Bench, chain: &BenchChainHandle, rig: &Rig, first: u64, count: u64) -> Plan {
+    Plan {
+        urls: rig.urls().map(str::to_owned).collect(),
+        chain_id: chain.chain_id,
+        signers: rig.signers.clone(),
+        mode: args.mode,
+        batch: args.batch,
+        connections: args.connections(),
+        max_fee_gwei: None,
+        first,
+        count,
+    }
+}
+
+/// The window as wide as asked for; everything else as it is by default.
+pub(super) fn settings(args: &Bench, id: u64, url: &str) -> Result<Chain> {
+    let mut settings = Chain::new(id, vec![url.to_owned()])?;
+    settings.spec.finality = Finality::Blocks(FINALITY);
+    settings.spec.poll_ms = POLL_MS;
+    settings.spec.max_in_flight = args.window;
+    if args.mode == BenchMode::Rpc {
+        settings.max_signed_ahead = args.window;
+    }
+    Ok(settings)
+}
+
+/// A number of a metrics page, over all its labels.
+fn metric(page: &str, name: &str) -> f64 {
+    let lines = page.lines().filter_map(|line| line.strip_prefix(name));
+    let values = lines.filter(|rest| rest.starts_with([' ', '{']));
+    values.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_found_by_its_whole_name() {
+        let page = "# HELP a_sum x\na_sum 4\na_sum_more 7\na_sum{b=\"c d\"} 2.5\n";
+        assert!((metric(page, "a_sum") - 6.5).abs() < f64::EPSILON);
+    }
+}
