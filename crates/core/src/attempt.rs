@@ -4,6 +4,7 @@ use alloy_primitives::{Bytes, U256};
 use serde::{Deserialize, Serialize};
 
 use crate::fees::Fees;
+use crate::journal::Entry;
 use crate::outcome::SendReport;
 use crate::request::{AccessItem, Authorization, Payload, SignedAuthorization};
 use crate::{Account, ContentVersion, Gas, LaneId, Millis, Slot, TxHash, TxId, Wei};
@@ -104,6 +105,23 @@ pub struct Attempt {
     pub value: Wei,
     pub created_at: Millis,
     pub hints: SendHints,
+}
+
+impl Attempt {
+    /// Fills in what the journal says of its first send, where nothing else was written of it: the same is not written twice
+    /// for a transaction that lands at once.
+    pub fn told_by<'a>(&mut self, journal: impl IntoIterator<Item = (Millis, &'a Entry)>) {
+        if self.hints.sends > 0 {
+            return;
+        }
+        for (at, entry) in journal {
+            if let Entry::Broadcast { hash, report } = entry
+                && *hash == self.hash
+            {
+                self.hints.answered(report.clone(), at);
+            }
+        }
+    }
 }
 
 /// What is known of an attempt's sends. A hint: it may be lost in a crash, since the bytes are then sent again anyway.

@@ -16,6 +16,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// A server that makes and drops millions of small strings, on threads that hand them to each other.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     system::start_logging(cli.log.as_deref(), cli.command.logs());

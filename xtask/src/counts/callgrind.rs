@@ -21,11 +21,12 @@ pub(super) struct Program {
     profiles: PathBuf,
 }
 
-/// Builds it with the profile and features of the tests, so that it is there already after they were built.
+/// Builds it as one of the tests' programs, so that it is there already after they were built: asked for alone, it would be built
+/// with other features, and half of the dependencies once more.
 pub(super) fn build(workspace: &Workspace) -> Result<Program> {
     let text = process::stdout_of(
         process::cargo()
-            .args(["build", "--workspace", "--example", EXAMPLE])
+            .args(["test", "--workspace", "--no-run"])
             .args(["--message-format", "json-render-diagnostics"])
             .current_dir(&workspace.root),
     )?;

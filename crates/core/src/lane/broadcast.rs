@@ -61,6 +61,7 @@ impl Lane {
         record.work.sending = false;
         let newest = current(&self.reopened, record).is_some_and(|newest| newest.hash == hash);
         let Some(attempt) = record.attempts.iter_mut().find(|a| a.hash == hash) else { return };
+        let is_first = attempt.hints.sends == 0;
         let first_of_its_kind = attempt.hints.answered(report.clone(), now);
         let ordinal = attempt.ordinal;
         let tx = record.tx;
@@ -125,8 +126,8 @@ impl Lane {
         if missing_below {
             self.send_lowest_again(slot, soon);
         }
-        self.changes.attempt_hint(slot, ordinal, now);
-        self.journal_answer(slot, hash, &report, first_of_its_kind, now);
+        let told = self.journal_answer(slot, hash, &report, first_of_its_kind, now);
+        self.changes.attempt_hint(slot, ordinal, told && is_first, now);
         self.planted_yes(slot, report.outcome, now);
         self.planted_recycle(slot, report.outcome, now);
         if fatal && let Some(id) = tx {
@@ -150,7 +151,7 @@ impl Lane {
         }
     }
 
-    /// The first answer of a kind is written; repeats are counted in the attempt.
+    /// The first answer of a kind is written; repeats are counted in the attempt. True: it is told as the broadcast.
     fn journal_answer(
         &mut self,
         slot: Slot,
@@ -158,17 +159,20 @@ impl Lane {
         report: &SendReport,
         first_of_its_kind: bool,
         now: Millis,
-    ) {
-        let Some(id) = self.slots.get(&slot).and_then(|record| record.tx) else { return };
-        let Some(tx) = self.bound.get_mut(&id) else { return };
+    ) -> bool {
+        let Some(id) = self.slots.get(&slot).and_then(|record| record.tx) else { return false };
+        let Some(tx) = self.bound.get_mut(&id) else { return false };
         if report.outcome.is_taken() && tx.status.state == TxState::Signed {
             tx.status.state = TxState::Broadcast;
             self.changes.tx_hint(tx, now);
             let entry = Entry::Broadcast { hash, report: report.clone() };
             self.changes.journal_hint(Some(id), now, entry);
-        } else if first_of_its_kind && report.outcome != SendOutcome::Accepted {
+            return true;
+        }
+        if first_of_its_kind && report.outcome != SendOutcome::Accepted {
             let entry = Entry::SendAnswered { hash, report: report.clone() };
             self.changes.journal_hint(Some(id), now, entry);
         }
+        false
     }
 }

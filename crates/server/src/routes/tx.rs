@@ -1,5 +1,6 @@
 //! Transactions: handing them over, and asking where they are.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -349,8 +350,16 @@ pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
         Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
     };
     let chain = tx.lane.chain;
+    let mut record = Cow::Borrowed(record);
+    // Of what landed at once, the journal alone says how it was sent.
+    if tx.status.receipt.is_some() && record.attempts.iter().any(|attempt| attempt.hints.sends == 0) {
+        let journal = app.handle.store().journal(tx.id).await?;
+        for attempt in &mut record.to_mut().attempts {
+            attempt.told_by(journal.iter().map(|row| (row.at, &row.entry)));
+        }
+    }
     let mut shown =
-        show::record(record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
+        show::record(&record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
     if let Some(retry) = app.handle.retried_as(tx).await? {
         shown["retriedAs"] = json!(retry);
     }

@@ -59,8 +59,8 @@ pub(super) fn commit(scope: &mut Scope<'_>, commit: &LaneCommit) -> Result<LaneV
     for hint in &commit.hints {
         turn.update_hints(hint)?;
     }
-    for slot in &commit.closed {
-        turn.close(*slot)?;
+    for (first, last) in rules::runs(&commit.closed) {
+        turn.close(first, last)?;
     }
     turn.write_journal()?;
     for command in &commit.commands_done {
@@ -173,11 +173,14 @@ impl Turn<'_, '_> {
         Ok(())
     }
 
-    fn close(&self, slot: Slot) -> Result<(), Fault> {
+    /// Slots are closed in runs: for each statement of this kind SQLite sets a table aside.
+    fn close(&self, first: Slot, last: Slot) -> Result<(), Fault> {
         self.scope
             .db
-            .prepare_cached("UPDATE attempt SET open = 0 WHERE lane = ?1 AND slot = ?2 AND open = 1")?
-            .execute(params![self.lane, bits(slot.0)])?;
+            .prepare_cached(
+                "UPDATE attempt SET open = 0 WHERE lane = ?1 AND slot BETWEEN ?2 AND ?3 AND open = 1",
+            )?
+            .execute(params![self.lane, bits(first.0), bits(last.0)])?;
         Ok(())
     }
 

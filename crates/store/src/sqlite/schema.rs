@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_kept.sql"),
     include_str!("migrations/0003_moved.sql"),
     include_str!("migrations/0004_records.sql"),
+    include_str!("migrations/0005_ended.sql"),
 ];
 
 /// The version this program writes.

@@ -181,16 +181,49 @@ fn hints_are_written_within_a_second() {
 }
 
 #[test]
-fn hints_go_with_the_next_commit() {
+fn a_transaction_that_lands_at_once_is_written_once_for_the_send_and_the_block() {
     let mut world = world(settings());
     let id = world.submit();
     world.carry(Kind::Load, Fault::None);
     world.carry(Kind::Sign, Fault::None);
+    let before = world.desk.lane.version;
     world.carry(Kind::Send, Fault::None);
-    world.chain.mine(1, true, world.desk.now);
-    world.show(0, true);
-    assert!(world.attempts(5)[0].hints.accepted);
-    assert_eq!(world.told(id, |entry| matches!(entry, Entry::Broadcast { .. })), 1);
+    world.block();
+    assert_eq!(world.desk.lane.version.0, before.0 + 1);
+    let names: Vec<_> = world.desk.store.journal_of(id).filter_map(Entry::event).collect();
+    assert_eq!(names, ["tx.accepted", "tx.signed", "tx.broadcast", "tx.mined"]);
+    world.block();
+    world.block();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    // What the journal says is not written a second time, and can be told from it.
+    let mut attempt = world.attempts(5)[0].clone();
+    assert_eq!(attempt.hints.sends, 0);
+    let of_it = world.desk.store.journal.iter().filter(|row| row.tx == Some(id));
+    attempt.told_by(of_it.map(|row| (row.at, &row.entry)));
+    assert_eq!((attempt.hints.sends, attempt.hints.accepted), (1, true));
+    assert_eq!(attempt.hints.last().map(|report| report.outcome), Some(Accepted));
+}
+
+#[test]
+fn hints_of_one_transaction_do_not_go_with_the_commit_of_another() {
+    let mut world = world(settings());
+    let first = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    world.carry(Kind::Send, Fault::None);
+    world.desk.pass(400);
+    let second = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    assert_eq!(world.desk.store.state(second), TxState::Signed);
+    assert_eq!(world.desk.store.state(first), TxState::Signed, "it waits on");
+    world.desk.pass(500);
+    world.carry(Kind::Send, Fault::None);
+    world.wait(100);
+    assert_eq!(world.desk.store.state(first), TxState::Broadcast, "a second is over");
+    assert_eq!(world.desk.store.state(second), TxState::Signed, "of this one only a tenth is");
+    world.wait(900);
+    assert_eq!(world.desk.store.state(second), TxState::Broadcast);
 }
 
 #[test]

@@ -150,9 +150,7 @@ fn index_of(state: TxState) -> &'static str {
         TxState::Signed | TxState::Broadcast | TxState::Mined => {
             " AND tx.ord IN (SELECT ord FROM tx INDEXED BY tx_bound WHERE phase = 1)"
         }
-        TxState::Reverted | TxState::Failed | TxState::Cancelled | TxState::Expired => {
-            " AND tx.state IN (7, 8, 9, 10)"
-        }
+        TxState::Reverted | TxState::Failed | TxState::Cancelled | TxState::Expired => " AND tx.state > 6",
         TxState::Confirmed => "",
     }
 }
