@@ -3,6 +3,7 @@
 mod copies;
 mod full;
 mod opening;
+mod plans;
 
 use std::path::Path;
 
