@@ -20,13 +20,16 @@ pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
+        if self.load.running || !(self.load.news || self.load.more) {
+            return;
+        }
         let ahead = self.prepared_ahead();
-        let funds = self.funds_left();
-        let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64;
-        let moving = (self.waiting.len() as u64).saturating_sub(held_up);
+        let here = self.waiting.len() as u64;
+        // Few enough to be counted as held up without a look at each: it only makes the load reach further.
+        let held_up = if here < ahead { here } else { self.held_up() };
+        let moving = here - held_up;
         let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
-        let wanted = self.load.news || (self.load.more && moving < ahead);
-        if self.load.running || !wanted {
+        if !self.load.news && moving >= ahead {
             return;
         }
         if self.load.not_before > now {
@@ -52,10 +55,10 @@ impl Lane {
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             let known = left.contains(&tx.id)
                 || self.bound.contains_key(&tx.id)
-                || self.waiting.contains_key(&(tx.order, tx.id));
+                || self.waiting.contains(tx.id);
             if !known && tx.is_waiting() {
                 let prep = first_prep(&tx, &self.settings);
-                self.waiting.insert((tx.order, tx.id), Waiting { tx, prep });
+                self.waiting.add(tx, prep);
             }
         }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
@@ -72,14 +75,16 @@ impl Lane {
 
     /// Takes a transaction out of the waiting ones; a load that is under way may still show it.
     pub(super) fn leave_waiting(&mut self, id: TxId) -> Option<Waiting> {
-        let key = *self.waiting.keys().find(|(_, waiting)| *waiting == id)?;
+        let waiting = self.waiting.take(id)?;
         if self.load.running {
             self.load.left.insert(id);
         }
-        self.waiting.remove(&key)
+        Some(waiting)
     }
 
-    pub(super) fn waiting_mut(&mut self, id: TxId) -> Option<&mut Waiting> {
-        self.waiting.values_mut().find(|waiting| waiting.tx.id == id)
+    /// How many cannot have a slot for now, for reasons of their own.
+    fn held_up(&self) -> u64 {
+        let funds = self.funds_left();
+        self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64
     }
 }

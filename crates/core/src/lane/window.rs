@@ -71,6 +71,7 @@ impl Lane {
         let below = refused.0.saturating_sub(count.0).max(least);
         let grows_at = now.after(self.settings.resubmit_after);
         self.learned = Some(Learned { most: self.window().min(below), grows_at });
+        self.slots.look_at_all();
     }
 
     /// One more for each interval that has passed, until it is what was configured.
@@ -81,6 +82,7 @@ impl Lane {
         while learned.grows_at <= now && learned.most < configured {
             learned.most += 1;
             learned.grows_at = learned.grows_at.after(self.settings.resubmit_after);
+            self.slots.look_at_all();
         }
         if learned.most >= configured {
             self.learned = None;
