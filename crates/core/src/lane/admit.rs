@@ -1,14 +1,18 @@
 //! Admit: waiting transactions come from the store into memory, oldest first, a window at a time (E2).
 //!
 //! They are found by state, not by number, so nothing is missed when two admissions commit in another order than
-//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer. News (a command
-//! may be among them) are loaded however many wait already; the rest of the queue only when there is room.
+//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer.
+//!
+//! | in memory, not yet being signed | news | the store has more |
+//! |---|---|---|
+//! | less than half of what is held at most | commands and the queue are read | the queue is read |
+//! | more | only commands are read, the queue later | later |
 
 use super::check::needs_approval;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
-use crate::{Millis, TxId};
+use crate::{Millis, QueueOrder, TxId};
 
 /// Where the preparation of a content begins: at the end, where nothing has to be found out.
 pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
@@ -24,20 +28,22 @@ impl Lane {
             return;
         }
         let ahead = self.prepared_ahead();
-        let here = self.waiting.len() as u64;
-        // Few enough to be counted as held up without a look at each: it only makes the load reach further.
-        let held_up = if here < ahead { here } else { self.held_up() };
-        let moving = here - held_up;
+        let here = self.waiting.unsigned() as u64;
+        // Few are counted as held up without a look at each: it only makes the load reach further.
+        let held_up = if here < ahead.div_ceil(2) { here } else { self.held_up() };
+        let enough = here - held_up >= ahead.div_ceil(2) && !self.cancelling_all;
         let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
-        if !self.load.news && moving >= ahead {
+        if enough && !self.load.news {
             return;
         }
         if self.load.not_before > now {
             plan.wake(self.load.not_before);
             return;
         }
-        // Those that are held up must not hide those behind them.
-        let limit = u32::try_from(held_up.saturating_add(ahead)).unwrap_or(u32::MAX);
+        // Those that are held up, or leave the queue, must not hide those behind them.
+        let leaving = self.waiting.len() as u64 - here;
+        let limit = if enough { 0 } else { held_up.saturating_add(leaving).saturating_add(ahead) };
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         self.load.running = true;
         self.load.more = false;
         self.load.news = false;
@@ -51,7 +57,8 @@ impl Lane {
         }
         let left = std::mem::take(&mut self.load.left);
         let done = std::mem::take(&mut self.load.done);
-        let reach = loaded.waiting.iter().map(|tx| tx.order).max().filter(|_| self.load.more);
+        let read = loaded.waiting.iter().map(|tx| tx.order).max();
+        let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             let known = left.contains(&tx.id)
                 || self.bound.contains_key(&tx.id)
@@ -82,9 +89,10 @@ impl Lane {
         Some(waiting)
     }
 
-    /// How many cannot have a slot for now, for reasons of their own.
+    /// How many are not being signed and cannot have a slot for now, for reasons of their own.
     fn held_up(&self) -> u64 {
         let funds = self.funds_left();
-        self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64
+        let unready = self.waiting.unready().map(|(_, waiting)| waiting);
+        self.waiting.ready(None).chain(unready).filter(|waiting| self.is_held_up(waiting, funds)).count() as u64
     }
 }

@@ -560,9 +560,9 @@ impl Lane {
         let mut plan = Plan::default();
         self.begin_turn(now);
         self.wake_for_window(&mut plan);
-        self.plan_load(&mut plan, now);
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);
+        self.plan_load(&mut plan, now);
         self.plan_send(&mut plan, now);
         self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);

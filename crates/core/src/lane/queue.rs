@@ -132,6 +132,11 @@ impl Queue {
         self.fresh.clear();
     }
 
+    /// How many are not being signed.
+    pub(super) fn unsigned(&self) -> usize {
+        self.ready.len() + self.unready.len()
+    }
+
     /// Somebody waits for the hash of one of them.
     pub(super) fn hurries(&self) -> bool {
         self.hurried > 0
