@@ -225,7 +225,7 @@ impl Lane {
     /// above that slot cannot land first.
     fn candidates(&self, most: usize, has_new: bool) -> Vec<Candidate> {
         let Some(view) = &self.view else { return Vec::new() };
-        let mut ready = Vec::new();
+        let mut ready = Vec::with_capacity(self.waiting.unsigned().min(most));
         let funds = self.funds_left().filter(|_| !self.planted_funds());
         let budget = self.budget_left();
         let mut spent = U256::ZERO;

@@ -102,6 +102,8 @@ impl Slots {
     pub(super) fn add_attempt(&mut self, slot: Slot, attempt: Attempt) {
         self.bare.remove(&slot);
         if let Some(record) = self.get_mut(&slot) {
+            // Most have one for ever, and there are many slots.
+            record.attempts.reserve_exact(1);
             record.attempts.push(attempt);
         }
     }
