@@ -31,6 +31,8 @@ struct Inbox {
     moved: BTreeSet<TxId>,
     stop: bool,
     view: Option<Arc<ChainView>>,
+    /// A newer view that is no reason for a turn.
+    later: Option<Arc<ChainView>>,
     receipts: Vec<Receipt>,
     answers: Vec<LaneEvent>,
     questions: Vec<Question>,
@@ -87,9 +89,15 @@ impl Mailbox {
     pub(crate) fn view(&self, view: Arc<ChainView>, receipts: Vec<Receipt>) {
         let mut inbox = self.inbox();
         inbox.view = Some(view);
+        inbox.later = None;
         inbox.receipts.extend(receipts);
         drop(inbox);
         self.arrived.notify_one();
+    }
+
+    /// A new picture for the next turn, whatever brings that about.
+    pub(crate) fn view_for_later(&self, view: Arc<ChainView>) {
+        self.inbox().later = Some(view);
     }
 
     pub(crate) fn answer(&self, event: LaneEvent) {
@@ -129,7 +137,7 @@ impl Mailbox {
             events.push(LaneEvent::Moved(inbox.moved.into_iter().collect()));
         }
         events.extend(inbox.answers);
-        if let Some(view) = inbox.view {
+        if let Some(view) = inbox.later.or(inbox.view) {
             events.push(LaneEvent::Chain { view, receipts: inbox.receipts });
         }
         Mail { events, questions: inbox.questions, stop: inbox.stop }
