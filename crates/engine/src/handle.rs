@@ -416,7 +416,7 @@ impl Handle {
             Err(error) => return Err(not_written(error)),
         };
         if let Admission::New(tx) = &admission {
-            self.shared.work_for(tx.lane);
+            self.shared.admitted_for(tx.lane);
         }
         Ok(admission)
     }

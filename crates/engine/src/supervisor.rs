@@ -111,6 +111,14 @@ impl Shared {
         }
     }
 
+    /// A transaction for this lane was just stored here.
+    pub(crate) fn admitted_for(&self, lane: LaneId) {
+        match self.directory.mailbox(lane) {
+            Some(mailbox) => mailbox.wake_for_txs(),
+            None => self.work_for(lane),
+        }
+    }
+
     /// Somebody says that there is work for this lane. False if it does not run here; it starts if it belongs here.
     fn hinted_work_for(&self, lane: LaneId) -> bool {
         if let Some(mailbox) = self.directory.mailbox(lane) {
