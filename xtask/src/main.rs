@@ -1,13 +1,15 @@
 //! The workspace's own tools: what developers and CI call.
 //!
 //! `cargo xtask test` makes a fresh machine ready and runs the tests; `cargo xtask lint` checks what a compiler
-//! does not; `cargo xtask bench` measures, `cargo xtask counts` counts instructions. This crate knows the workspace from the outside
+//! does not; `cargo xtask bench` measures, `cargo xtask flame` shows where the time
+//! goes, `cargo xtask counts` counts instructions. This crate knows the workspace from the outside
 //! only (files, `cargo metadata`, child processes) and
 //! depends on no other crate of it.
 
 mod bench;
 mod clock;
 mod counts;
+mod flame;
 mod lint;
 mod process;
 mod provision;
@@ -46,6 +48,13 @@ Examples:
   cargo xtask bench --only postgres     only the cases with this in their name; nothing is written
 
 Leave the machine alone meanwhile. One case by hand: `landfall bench --help`.";
+
+const FLAME_EXAMPLES: &str = "\
+Examples:
+  cargo xtask flame                     the default run: SQLite, batches, 8 signers
+  cargo xtask flame -- --mode single    any words that `landfall bench` takes
+
+Needs `perf`, and the right to use it (sysctl kernel.perf_event_paranoid).";
 
 const LINT_EXAMPLES: &str = "\
 Examples:
@@ -88,6 +97,13 @@ enum Command {
         #[arg(long, value_name = "WORD")]
         only: Option<String>,
     },
+    /// Draw where the server's time goes into docs/benchmarks/flame.svg
+    #[command(after_help = FLAME_EXAMPLES)]
+    Flame {
+        /// Words for `landfall bench`
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
     /// Check format, clippy, crate direction, lint opt-in and texts
     #[command(after_help = LINT_EXAMPLES)]
     Lint,
@@ -107,6 +123,7 @@ fn main() -> ExitCode {
     let outcome = Workspace::find().and_then(|workspace| match cli.command {
         Command::Test { all, filters } => test::run(&workspace, all, &filters),
         Command::Bench { quick, only } => bench::run(&workspace, quick, only.as_deref()),
+        Command::Flame { words } => flame::run(&workspace, &words),
         Command::Lint => lint::run(&workspace),
         Command::Counts { accept, filters } => counts::run(&workspace, accept, &filters),
     });

@@ -18,8 +18,8 @@ use landfall_core::{LaneId, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::admission::Submission;
-use crate::at_admission::{ASK_EVERY, Swept};
-use crate::awaited::Awaited;
+use crate::at_admission::ASK_EVERY;
+use crate::awaited::{Awaited, Listening};
 use crate::handle::{Handle, SubmitError};
 
 /// A lane that runs elsewhere tells nobody here: the store is asked, less and less often.
@@ -62,7 +62,10 @@ fn is_known(status: &Status) -> bool {
 
 impl Handle {
     /// Stores a transaction whose hash is to be waited for with [`Self::hash_of`].
-    pub async fn admit_at_once(&self, submission: Submission) -> Result<Admission, SubmitError> {
+    pub async fn admit_at_once(
+        &self,
+        submission: Submission,
+    ) -> Result<(Admission, Option<Listening>), SubmitError> {
         let lane = submission.lane;
         // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.
         if submission.request_id.is_none()
@@ -73,10 +76,17 @@ impl Handle {
         self.admit_now(submission).await
     }
 
-    /// Waits until the bytes are on disk. `gone` comes when the caller has hung up.
-    pub async fn hash_of(&self, tx: &Transaction, limit: Duration, gone: impl Future<Output = ()>) -> Told {
+    /// Waits until the bytes are on disk. `listening` is what came with its admission; `gone` comes when the caller has
+    /// hung up.
+    pub async fn hash_of(
+        &self,
+        tx: &Transaction,
+        listening: Option<Listening>,
+        limit: Duration,
+        gone: impl Future<Output = ()>,
+    ) -> Told {
         let keyed = tx.request.request_id.is_some();
-        if let Some(told) = self.told(tx, Instant::now() + limit, gone).await {
+        if let Some(told) = self.told(tx, listening, Instant::now() + limit, gone).await {
             let asked = told.state == TxState::AwaitingApproval && told.hash.is_none();
             if asked && !keyed {
                 return self.withdraw(tx, "a person must say yes to it first".to_owned()).await;
@@ -95,7 +105,7 @@ impl Handle {
             return Told::Waiting { why: format!("{why}; it could not be withdrawn: {error}") };
         }
         let until = Instant::now() + WITHDRAW_LIMIT;
-        let mut told = self.told(tx, until, std::future::pending()).await;
+        let mut told = self.told(tx, None, until, std::future::pending()).await;
         // A person's yes may be outstanding all the while.
         while told.as_ref().is_some_and(|told| told.state == TxState::AwaitingApproval && told.hash.is_none())
         {
@@ -104,7 +114,7 @@ impl Handle {
                 break;
             }
             self.shared().pause(ASK_EVERY).await;
-            told = self.told(tx, until, std::future::pending()).await;
+            told = self.told(tx, None, until, std::future::pending()).await;
         }
         match told.map(answer) {
             Some(Told::Ended(status)) if status.state == TxState::Cancelled => Told::Withdrawn { why },
@@ -114,26 +124,41 @@ impl Handle {
     }
 
     /// The status with which it got bytes, ended, or came before a person.
-    async fn told(&self, tx: &Transaction, until: Instant, gone: impl Future<Output = ()>) -> Option<Status> {
+    async fn told(
+        &self,
+        tx: &Transaction,
+        mut before: Option<Listening>,
+        until: Instant,
+        gone: impl Future<Output = ()>,
+    ) -> Option<Status> {
         let shared = self.shared();
         shared.awaited.hurry(tx.lane, tx.id);
         let _hurried = Hurried { awaited: &shared.awaited, lane: tx.lane, id: tx.id };
-        // Also if this is dropped.
-        let _swept = Swept { awaited: &shared.awaited, id: tx.id };
         tokio::pin!(gone);
         let mut pause = ASK_EVERY;
         loop {
-            let moved = shared.awaited.register(tx.id);
-            let found = self.store().statuses(&[tx.id]).await.ok();
-            let status = found.and_then(|found| found.into_iter().next()).map(|(_, status)| status);
-            if let Some(status) = status.filter(is_known) {
-                return Some(status);
-            }
+            let mut listening = match before.take() {
+                // It listens since before the transaction was stored, and nothing can have been missed.
+                Some(listening) => listening,
+                None => {
+                    let listening = Listening::to(shared, tx.id);
+                    let found = self.store().statuses(&[tx.id]).await.ok();
+                    let status = found.and_then(|found| found.into_iter().next()).map(|(_, status)| status);
+                    if let Some(status) = status.filter(is_known) {
+                        return Some(status);
+                    }
+                    listening
+                }
+            };
             let again = if self.runs(tx.lane) { ASK_ANYWAY } else { pause };
             pause = (pause * 2).min(ASK_AT_MOST_EVERY);
             tokio::select! {
                 biased;
-                _ = moved => {}
+                moved = listening.moved() => {
+                    if let Some(status) = moved.filter(is_known) {
+                        return Some(status);
+                    }
+                }
                 () = tokio::time::sleep(again) => {}
                 () = tokio::time::sleep_until(until) => return None,
                 () = &mut gone => return None,

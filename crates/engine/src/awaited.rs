@@ -1,15 +1,18 @@
 //! Callers that wait to be told a transaction's slot: where slots are handed out at admission (L5), or where they wait for a
 //! hash ([`crate::at_once`]).
 //!
-//! A caller registers first and looks into the store afterwards, so that no commit falls between the two.
+//! A caller registers first and looks into the store afterwards, so that no commit falls between the two. One that registers
+//! before its transaction is stored has nothing to look for.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_core::ports::store::TxUpdate;
 use landfall_core::transaction::Status;
 use landfall_core::{LaneId, TxId};
 use tokio::sync::oneshot;
+
+use crate::supervisor::Shared;
 
 /// What a caller hears: the status, or none where it is to look into the store.
 type Told = Option<Status>;
@@ -19,6 +22,35 @@ struct Waiting {
     callers: BTreeMap<TxId, Vec<oneshot::Sender<Told>>>,
     /// Whose callers wait for a hash, by lane, with the number of callers.
     at_once: BTreeMap<LaneId, BTreeMap<TxId, u32>>,
+}
+
+/// One caller's place among those who wait. Dropped, it waits no more.
+pub struct Listening {
+    shared: Arc<Shared>,
+    id: TxId,
+    moved: oneshot::Receiver<Told>,
+}
+
+impl Listening {
+    pub(crate) fn to(shared: &Arc<Shared>, id: TxId) -> Self {
+        Self { shared: shared.clone(), id, moved: shared.awaited.register(id) }
+    }
+
+    pub(crate) fn id(&self) -> TxId {
+        self.id
+    }
+
+    /// It has moved on disk: its status if that was said, else whoever waits looks there.
+    pub(crate) async fn moved(&mut self) -> Told {
+        (&mut self.moved).await.ok().flatten()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.moved.close();
+        self.shared.awaited.sweep(self.id);
+    }
 }
 
 /// Who waits for what.
@@ -95,6 +127,17 @@ impl Awaited {
             // The caller may have gone meanwhile.
             caller.send(None).ok();
         }
+    }
+}
+
+impl Awaited {
+    /// What of a commit somebody waits for already. Whoever comes later is nudged when it is on disk.
+    pub(crate) fn wanted(&self, updates: &[TxUpdate]) -> Vec<TxUpdate> {
+        let waiting = self.inner();
+        if waiting.callers.is_empty() {
+            return Vec::new();
+        }
+        updates.iter().filter(|update| waiting.callers.contains_key(&update.id)).cloned().collect()
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::admission::{self, Refused, Submission};
 use crate::at_admission::SLOT_LIMIT;
+use crate::awaited::Listening;
 use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
@@ -146,7 +147,12 @@ type Claims = BTreeMap<LaneId, Result<(), SubmitError>>;
 /// A submission on its way.
 enum Pending {
     Known(Box<Admission>),
-    Written { id: TxId, answer: oneshot::Receiver<Result<Written, WriteError>> },
+    Written {
+        id: TxId,
+        answer: oneshot::Receiver<Result<Written, WriteError>>,
+        /// Where its caller waits for its hash.
+        listening: Option<Listening>,
+    },
 }
 
 /// A cheap, shared reference to a running engine.
@@ -156,7 +162,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
@@ -247,7 +253,7 @@ impl Handle {
     async fn answered(&self, pending: Pending, until: Instant) -> Result<Admission, SubmitError> {
         match pending {
             Pending::Known(admission) => Ok(self.with_slot(*admission, until).await),
-            Pending::Written { id, answer } => {
+            Pending::Written { id, answer, .. } => {
                 let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
                 let admission = self.admitted(id, answer.await.unwrap_or_else(lost)).await?;
                 Ok(self.with_slot(admission, until).await)
@@ -256,17 +262,24 @@ impl Handle {
     }
 
     /// Stores one whose hash is waited for, without waiting for it.
-    pub(crate) async fn admit_now(&self, submission: Submission) -> Result<Admission, SubmitError> {
-        let answer = match self.enqueue(submission, None, &mut Claims::new()).await {
-            Err(error) => Err(error),
-            Ok(Pending::Known(admission)) => Ok(*admission),
-            Ok(Pending::Written { id, answer }) => {
+    pub(crate) async fn admit_now(
+        &self,
+        submission: Submission,
+    ) -> Result<(Admission, Option<Listening>), SubmitError> {
+        let (answer, listening) = match self.enqueue(submission, None, &mut Claims::new()).await {
+            Err(error) => (Err(error), None),
+            Ok(Pending::Known(admission)) => (Ok(*admission), None),
+            Ok(Pending::Written { id, answer, listening }) => {
                 let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
-                self.admitted(id, answer.await.unwrap_or_else(lost)).await
+                (self.admitted(id, answer.await.unwrap_or_else(lost)).await, listening)
             }
         };
         self.tell(&answer);
-        answer
+        let admission = answer?;
+        // A replay is another transaction than the one that was to be stored.
+        let listening = listening
+            .filter(|listening| matches!(&admission, Admission::New(tx) if tx.id == listening.id()));
+        Ok((admission, listening))
     }
 
     async fn enqueue(
@@ -306,8 +319,9 @@ impl Handle {
                 return known.map(Box::new).map(Pending::Known).ok_or(error);
             }
         }
+        let listening = submission.at_once.map(|_| Listening::to(&self.shared, id));
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
-        Ok(Pending::Written { id, answer: answer.map_err(not_written)? })
+        Ok(Pending::Written { id, answer: answer.map_err(not_written)?, listening })
     }
 
     /// What [`Self::submit`] would refuse without a look at the store. Nothing is stored, and what it follows need not be

@@ -249,7 +249,8 @@ pub(crate) async fn write(
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
     let at_admission = shared.parts.slots_at_admission.contains(&id);
-    let told = if at_admission { awaited::answers(&commit.txs) } else { Vec::new() };
+    let told =
+        if at_admission { awaited::answers(&commit.txs) } else { shared.awaited.wanted(&commit.txs) };
     if shared.parts.timings.planted == Some(PlantedInEngine::ToldBeforeCommit) {
         shared.awaited.tell(told.clone());
     }
@@ -267,9 +268,8 @@ pub(crate) async fn write(
             lane.committed(version);
             facts.into_iter().for_each(|fact| shared.note(fact));
             shared.directory.want(id, stored.into_iter());
-            if at_admission {
-                shared.awaited.tell(told);
-            } else {
+            shared.awaited.tell(told);
+            if !at_admission {
                 shared.awaited.nudge(&moved);
             }
             shared.directory.moved(moved.into_iter());

@@ -58,6 +58,7 @@ mod writer;
 
 pub use admission::{Refused, Submission};
 pub use at_once::Told;
+pub use awaited::Listening;
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};

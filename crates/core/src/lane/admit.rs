@@ -1,14 +1,18 @@
 //! Admit: waiting transactions come from the store into memory, oldest first, a window at a time (E2).
 //!
 //! They are found by state, not by number, so nothing is missed when two admissions commit in another order than
-//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer. News (a command
-//! may be among them) are loaded however many wait already; the rest of the queue only when there is room.
+//! their numbers. One load runs at a time; what stops waiting while it runs is left out of its answer.
+//!
+//! | in memory, not yet being signed | news | the store has more |
+//! |---|---|---|
+//! | less than half of what is held at most | commands and the queue are read | the queue is read |
+//! | more | only commands are read, the queue later | later |
 
 use super::check::needs_approval;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
-use crate::{Millis, TxId};
+use crate::{Millis, QueueOrder, TxId};
 
 /// Where the preparation of a content begins: at the end, where nothing has to be found out.
 pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
@@ -20,21 +24,26 @@ pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
+        if self.load.running || !(self.load.news || self.load.more) {
+            return;
+        }
         let ahead = self.prepared_ahead();
-        let funds = self.funds_left();
-        let held_up = self.waiting.values().filter(|waiting| self.is_held_up(waiting, funds)).count() as u64;
-        let moving = (self.waiting.len() as u64).saturating_sub(held_up);
+        let here = self.waiting.unsigned() as u64;
+        // Few are counted as held up without a look at each: it only makes the load reach further.
+        let held_up = if here < ahead.div_ceil(2) { here } else { self.held_up() };
+        let enough = here - held_up >= ahead.div_ceil(2) && !self.cancelling_all;
         let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
-        let wanted = self.load.news || (self.load.more && moving < ahead);
-        if self.load.running || !wanted {
+        if enough && !self.load.news {
             return;
         }
         if self.load.not_before > now {
             plan.wake(self.load.not_before);
             return;
         }
-        // Those that are held up must not hide those behind them.
-        let limit = u32::try_from(held_up.saturating_add(ahead)).unwrap_or(u32::MAX);
+        // Those that are held up, or leave the queue, must not hide those behind them.
+        let leaving = self.waiting.len() as u64 - here;
+        let limit = if enough { 0 } else { held_up.saturating_add(leaving).saturating_add(ahead) };
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         self.load.running = true;
         self.load.more = false;
         self.load.news = false;
@@ -48,14 +57,15 @@ impl Lane {
         }
         let left = std::mem::take(&mut self.load.left);
         let done = std::mem::take(&mut self.load.done);
-        let reach = loaded.waiting.iter().map(|tx| tx.order).max().filter(|_| self.load.more);
+        let read = loaded.waiting.iter().map(|tx| tx.order).max();
+        let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             let known = left.contains(&tx.id)
                 || self.bound.contains_key(&tx.id)
-                || self.waiting.contains_key(&(tx.order, tx.id));
+                || self.waiting.contains(tx.id);
             if !known && tx.is_waiting() {
                 let prep = first_prep(&tx, &self.settings);
-                self.waiting.insert((tx.order, tx.id), Waiting { tx, prep });
+                self.waiting.add(tx, prep);
             }
         }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
@@ -72,14 +82,17 @@ impl Lane {
 
     /// Takes a transaction out of the waiting ones; a load that is under way may still show it.
     pub(super) fn leave_waiting(&mut self, id: TxId) -> Option<Waiting> {
-        let key = *self.waiting.keys().find(|(_, waiting)| *waiting == id)?;
+        let waiting = self.waiting.take(id)?;
         if self.load.running {
             self.load.left.insert(id);
         }
-        self.waiting.remove(&key)
+        Some(waiting)
     }
 
-    pub(super) fn waiting_mut(&mut self, id: TxId) -> Option<&mut Waiting> {
-        self.waiting.values_mut().find(|waiting| waiting.tx.id == id)
+    /// How many are not being signed and cannot have a slot for now, for reasons of their own.
+    fn held_up(&self) -> u64 {
+        let funds = self.funds_left();
+        let unready = self.waiting.unready().map(|(_, waiting)| waiting);
+        self.waiting.ready(None).chain(unready).filter(|waiting| self.is_held_up(waiting, funds)).count() as u64
     }
 }

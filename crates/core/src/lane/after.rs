@@ -64,16 +64,17 @@ impl Lane {
 
     /// Waiting transactions that wait for another one.
     pub(super) fn behind(&self) -> BTreeSet<TxId> {
+        if !self.waiting.has_followers() {
+            return BTreeSet::new();
+        }
         let behind = self.waiting.values().filter(|waiting| self.is_behind(&waiting.tx));
         behind.map(|waiting| waiting.tx.id).collect()
     }
 
     /// The transactions that matter to those that have no bytes yet.
     fn followed_now(&self) -> BTreeSet<TxId> {
-        let waiting = self.waiting.values().map(|waiting| &waiting.tx);
-        let reserved = self.slots.values().filter(|record| record.attempts.is_empty());
-        let reserved = reserved.filter_map(|record| self.bound.get(&record.tx?));
-        waiting.chain(reserved).filter_map(|tx| tx.after().map(|after| after.tx)).collect()
+        let waiting = self.waiting.values().filter(|_| self.waiting.has_followers()).map(|waiting| &waiting.tx);
+        waiting.chain(self.reserved()).filter_map(|tx| tx.after().map(|after| after.tx)).collect()
     }
 
     pub(super) fn plan_follow(&mut self, plan: &mut Plan, now: Millis) {
@@ -160,16 +161,20 @@ impl Lane {
         for id in self.behind() {
             self.stop_signing(id);
         }
-        let reserved = self.slots.values().filter(|record| record.attempts.is_empty());
-        let reserved = reserved.filter_map(|record| self.bound.get(&record.tx?));
-        let behind: Vec<TxId> = reserved.filter(|tx| self.is_behind(tx)).map(|tx| tx.id).collect();
+        let behind: Vec<TxId> = self.reserved().filter(|tx| self.is_behind(tx)).map(|tx| tx.id).collect();
         for id in behind {
             self.unreserve(id, now);
         }
     }
 
+    /// Transactions whose slots have no stored bytes.
+    fn reserved(&self) -> impl Iterator<Item = &Transaction> {
+        let records = self.slots.bare().iter().filter_map(|slot| self.slots.get(slot));
+        records.filter_map(|record| self.bound.get(&record.tx?))
+    }
+
     fn predecessor_failed(&mut self, id: TxId, state: TxState, now: Millis) {
-        let Some(waiting) = self.waiting_mut(id) else { return };
+        let Some(waiting) = self.waiting.by_id_mut(id) else { return };
         let Some(after) = waiting.tx.after().copied() else { return };
         let text = format!("transaction {}, which it was to follow, ended as {}", after.tx, state.name());
         let reason = Reason { code: ReasonCode::PredecessorFailed, text };
@@ -183,8 +188,7 @@ impl Lane {
                     return;
                 }
                 waiting.tx.status.held = Some(reason.clone());
-                let mut tx = waiting.tx.clone();
-                self.changes.tx(&mut tx, now);
+                self.changes.tx(&mut waiting.tx, now);
                 self.changes.journal(Some(id), now, Entry::Held { reason });
             }
         }
@@ -192,20 +196,19 @@ impl Lane {
 
     /// A person lets a held transaction go on. True if there was one.
     pub(super) fn release(&mut self, id: TxId, now: Millis) -> bool {
-        let Some(waiting) = self.waiting_mut(id) else { return false };
+        let Some(waiting) = self.waiting.by_id_mut(id) else { return false };
         if waiting.tx.status.held.take().is_none() {
             return false;
         }
         waiting.tx.status.released = true;
-        let mut tx = waiting.tx.clone();
-        self.changes.tx(&mut tx, now);
+        self.changes.tx(&mut waiting.tx, now);
         self.changes.journal(Some(id), now, Entry::Released);
         true
     }
 
     /// Why a transaction that is to follow another one waits.
     pub(super) fn explain_behind(&self, waiting: &Waiting) -> Option<String> {
-        let Waiting { tx, prep } = waiting;
+        let (tx, prep) = (&waiting.tx, waiting.prep());
         let after = tx.after().filter(|_| !matches!(prep, Prep::Signing { .. }))?;
         if let Some(held) = &tx.status.held {
             return Some(format!("{}; approve it to let it go on, or cancel it", held.text));

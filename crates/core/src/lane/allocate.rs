@@ -4,6 +4,9 @@
 //! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
 //! signers the reservation is committed first.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use alloy_primitives::U256;
 
 use super::budget::worst_fee;
@@ -14,6 +17,13 @@ use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
 use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
+
+/// Slots that may be handed out: those that were given back go first, lowest first, then new ones.
+#[derive(Default)]
+struct Free {
+    returned: BTreeSet<Slot>,
+    new: Range<u64>,
+}
 
 /// A waiting transaction that may have a slot now.
 struct Candidate {
@@ -43,14 +53,13 @@ impl Lane {
         let mut drafts = Vec::new();
         for (slot, candidate) in self.matched() {
             let serial = self.serial();
-            if let Some(waiting) = self.waiting_mut(candidate.tx) {
-                waiting.prep = Prep::Signing { slot, serial };
-            }
+            self.waiting.set_prep(candidate.tx, Prep::Signing { slot, serial });
             self.tentative.insert(
                 slot,
                 Tentative {
                     serial,
                     tx: Some(candidate.tx),
+                    two: candidate.two_slots,
                     signed: None,
                     cost: candidate.cost,
                     fee: candidate.fee,
@@ -91,23 +100,21 @@ impl Lane {
 
     /// Who gets which slot now.
     fn matched(&self) -> Vec<(Slot, Candidate)> {
-        let free = self.free_slots();
-        let mut returned: Vec<Slot> =
-            free.iter().filter(|slot| self.row.returned.contains(slot)).rev().copied().collect();
-        let mut new = free.iter().filter(|slot| !self.row.returned.contains(slot)).copied();
-        let has_new = free.iter().any(|slot| !self.row.returned.contains(slot));
-        let mut matched = Vec::new();
+        let Free { mut returned, mut new } = self.free_slots();
+        let has_new = !new.is_empty();
+        let free = usize::try_from(new.end - new.start).unwrap_or(usize::MAX).saturating_add(returned.len());
         // One whose hash is waited for may stand behind more than there are slots for.
-        let most = if self.hurries() && !free.is_empty() { usize::MAX } else { free.len() };
+        let most = if self.waiting.hurries() && free > 0 { usize::MAX } else { free };
         let candidates = self.candidates(most, has_new);
         // Up to the last one whose caller waits for its hash, slots beyond the window are handed out too.
         let hurried = candidates.iter().rposition(|candidate| candidate.at_once).map_or(0, |last| last + 1);
         let window_end = self.chain_count().map_or(0, |count| count.0.saturating_add(self.bound_ahead()));
+        let mut matched = Vec::new();
         for (position, candidate) in candidates.into_iter().enumerate() {
             let two = candidate.two_slots;
             // One that uses up the slot after its own needs a new one, and nothing goes above it until it is in a block.
-            let slot = if two { new.next() } else { returned.pop().or_else(|| new.next()) };
-            let Some(slot) = slot else { break };
+            let slot = if two { None } else { returned.pop_first() };
+            let Some(slot) = slot.or_else(|| new.next().map(Slot)) else { break };
             if position >= hurried && slot.0 >= window_end {
                 break;
             }
@@ -119,17 +126,12 @@ impl Lane {
         matched
     }
 
-    /// Somebody waits for the hash of one that has no slot yet.
-    fn hurries(&self) -> bool {
-        self.waiting.values().any(|waiting| waiting.tx.request.at_once.is_some())
-    }
-
     /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
     fn next_is_open(&self) -> bool {
         if self.planted_one_slot() {
             return false;
         }
-        let out = self.slots.values().any(|record| {
+        let out = self.slots.double().any(|record| {
             let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots());
             let winner = record
                 .mined
@@ -137,11 +139,7 @@ impl Lane {
                 .and_then(|receipt| record.attempts.iter().find(|attempt| attempt.hash == receipt.hash));
             tx.is_some_and(|tx| !winner.is_some_and(|winner| uses_two(tx, winner)))
         });
-        let signing = self.tentative.values().filter_map(|tentative| tentative.tx);
-        let two = |id: TxId| {
-            self.waiting.values().any(|waiting| waiting.tx.id == id && waiting.tx.takes_two_slots())
-        };
-        out || signing.into_iter().any(two)
+        out || self.tentative.values().any(|tentative| tentative.two)
     }
 
     /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
@@ -160,6 +158,9 @@ impl Lane {
     /// The slot is in use from here on, and the one after it too where the transaction takes two.
     pub(super) fn occupy(&mut self, slot: Slot, two: bool) {
         let two = two && !self.planted_one_slot();
+        if two {
+            self.slots.mark_double(slot);
+        }
         if !self.row.returned.remove(&slot) {
             let end = if two { slot.next().next() } else { slot.next() };
             self.row.cursor = Some(self.row.cursor.map_or(end, |cursor| cursor.max(end)));
@@ -197,29 +198,25 @@ impl Lane {
             self.give_back(slot, id, now);
         }
         self.changes.tx(&mut tx, now);
-        self.waiting.insert((tx.order, id), Waiting { tx, prep: Prep::New });
+        self.waiting.add(tx, Prep::New);
     }
 
-    /// Slots that may be handed out now, in the order in which they must be.
-    fn free_slots(&self) -> Vec<Slot> {
-        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Vec::new() };
-        let mut free: Vec<Slot> =
-            self.row.returned.iter().filter(|slot| !self.tentative.contains_key(slot)).copied().collect();
+    /// Slots that may be handed out now.
+    fn free_slots(&self) -> Free {
+        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Free::default() };
+        let mut returned = self.row.returned.clone();
+        returned.retain(|slot| !self.tentative.contains_key(slot));
         if !self.fills.is_empty() {
             let to_fill = self.to_fill();
-            free.retain(|slot| !to_fill.contains(slot));
+            returned.retain(|slot| !to_fill.contains(slot));
             if self.fills_come_first() {
-                return free;
+                return Free { returned, new: 0..0 };
             }
         }
-        let mut next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
-        let ahead = if self.hurries() { self.signed_ahead() } else { self.bound_ahead() };
+        let next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
+        let ahead = if self.waiting.hurries() { self.signed_ahead() } else { self.bound_ahead() };
         let end = if self.next_is_open() { 0 } else { count.0.saturating_add(ahead) };
-        while next.0 < end {
-            free.push(next);
-            next = next.next();
-        }
-        free
+        Free { returned, new: next.0..end.max(next.0) }
     }
 
     /// Waiting transactions that are ready, first in first out. One whose first preparation is still running holds
@@ -233,21 +230,24 @@ impl Lane {
         let budget = self.budget_left();
         let mut spent = U256::ZERO;
         let mut fees_spent = U256::ZERO;
-        for Waiting { tx, prep } in self.waiting.values() {
+        let barred = |tx: &Transaction| {
+            tx.status.state == TxState::AwaitingApproval
+                || self.is_behind(tx)
+                || (tx.takes_two_slots() && !has_new)
+        };
+        let holds = |(_, waiting): &(_, &Waiting)| {
+            matches!(waiting.prep(), Prep::New | Prep::Running { tries: 0 }) && !barred(&waiting.tx)
+        };
+        let first_held = self.waiting.unready().find(holds).map(|(place, _)| place);
+        for waiting in self.waiting.ready(first_held) {
             if ready.len() == most {
                 break;
             }
-            if tx.status.state == TxState::AwaitingApproval || self.is_behind(tx) {
+            let tx = &waiting.tx;
+            let Prep::Ready { gas } = *waiting.prep() else { continue };
+            if barred(tx) {
                 continue;
             }
-            if tx.takes_two_slots() && !has_new {
-                continue;
-            }
-            let gas = match prep {
-                Prep::New | Prep::Running { tries: 0 } => break,
-                Prep::Running { .. } | Prep::Retry { .. } | Prep::Signing { .. } => continue,
-                Prep::Ready { gas } => *gas,
-            };
             if self.is_priced_out(tx) {
                 continue;
             }
@@ -279,9 +279,9 @@ impl Lane {
 
     /// Cannot have a slot for now, for a reason of its own: others go first.
     pub(super) fn is_held_up(&self, waiting: &Waiting, funds: Option<U256>) -> bool {
-        let retried = match waiting.prep {
+        let retried = match waiting.prep() {
             Prep::Retry { .. } => true,
-            Prep::Running { tries } => tries > 0,
+            Prep::Running { tries } => *tries > 0,
             Prep::New | Prep::Ready { .. } | Prep::Signing { .. } => false,
         };
         retried
@@ -294,7 +294,7 @@ impl Lane {
 
     /// Ready, and its fee is beyond today's budget: the sentence.
     pub(super) fn waits_for_budget(&self, waiting: &Waiting) -> Option<String> {
-        let Prep::Ready { gas } = waiting.prep else { return None };
+        let Prep::Ready { gas } = *waiting.prep() else { return None };
         let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
         let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
         self.over_budget(worst_fee(&fees, gas))
@@ -302,7 +302,7 @@ impl Lane {
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
     pub(super) fn fill(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
-        let mut gaps: std::collections::BTreeSet<Slot> = self.leftover().into_iter().collect();
+        let mut gaps: BTreeSet<Slot> = self.leftover().into_iter().collect();
         gaps.extend(self.holes(plan, now));
         gaps.extend(self.to_fill());
         let (Some(view), Some(gas)) = (self.live_view(), self.no_op_gas) else { return Vec::new() };
@@ -323,7 +323,7 @@ impl Lane {
                 self.settings.max_fee,
             );
             let cost = worst_cost(&fees, gas, crate::Wei::default(), view.fees.data_cost(NO_OP_BYTES));
-            self.tentative.insert(slot, Tentative { serial, tx: None, signed: None, cost, fee: cost });
+            self.tentative.insert(slot, Tentative { serial, tx: None, two: false, signed: None, cost, fee: cost });
             drafts.push(Draft {
                 serial,
                 lane: self.id,
@@ -342,6 +342,11 @@ impl Lane {
     /// Returned slots that no waiting transaction can take. A paused lane's are, since those above go on.
     fn leftover(&self) -> Vec<Slot> {
         let Some(count) = self.chain_count() else { return Vec::new() };
+        let free = self.row.returned.range(count..).filter(|slot| !self.tentative.contains_key(slot));
+        let free: Vec<Slot> = free.copied().collect();
+        if free.is_empty() {
+            return free;
+        }
         let coming = self.load.news || self.load.more || self.load.running;
         let wanted = match self.hold() {
             None => {
@@ -355,8 +360,7 @@ impl Lane {
                 Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. },
             ) => true,
         };
-        let free = self.row.returned.range(count..).filter(|slot| !self.tentative.contains_key(slot));
-        free.filter(|_| !wanted).copied().collect()
+        if wanted { Vec::new() } else { free }
     }
 
     /// Slots below our own, or below the next one, that the chain has not used and that were never ours: a stranger's transaction, which had

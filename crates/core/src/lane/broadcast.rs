@@ -30,20 +30,20 @@ impl Lane {
         let end = Slot(count.0.saturating_add(self.window()));
         let end = self.first_out_of_order(count).map_or(end, |first| first.min(end));
         let mut outgoing = Vec::new();
-        for (slot, record) in self.slots.range_mut(count..end.max(count)) {
+        self.slots.each_to_look_at(count..end.max(count), |slot, record| {
             if record.mined.is_some() || record.work.sending {
-                continue;
+                return;
             }
-            let Some(attempt) = current(&self.reopened, record) else { continue };
+            let Some(attempt) = current(&self.reopened, record) else { return };
             if record.work.send_at > now {
                 plan.wake(record.work.send_at);
-                continue;
+                return;
             }
             let sealed = Sealed { raw: attempt.raw.clone(), hash: attempt.hash };
             let again = attempt.hints.sends > 0;
             record.work.sending = true;
-            outgoing.push(Outgoing { slot: *slot, sealed, again });
-        }
+            outgoing.push(Outgoing { slot, sealed, again });
+        });
         if !outgoing.is_empty() {
             plan.actions.push(Action::Send(outgoing));
         }
@@ -145,8 +145,9 @@ impl Lane {
     /// A node misses what comes before this slot, whatever it said when it got it: the lowest open one goes again.
     fn send_lowest_again(&mut self, below: Slot, at: Millis) {
         let Some(count) = self.chain_count() else { return };
-        let mut lower = self.slots.range_mut(count..below.max(count)).map(|(_, record)| record);
-        if let Some(record) = lower.find(|record| record.mined.is_none()) {
+        let mut lower = self.slots.range(count..below.max(count));
+        let lowest = lower.find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
+        if let Some(record) = lowest.and_then(|slot| self.slots.get_mut(&slot)) {
             record.work.send_at = record.work.send_at.min(at);
         }
     }

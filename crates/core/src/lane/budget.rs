@@ -23,7 +23,10 @@ pub(super) fn worst_fee(fees: &Fees, gas: Gas) -> U256 {
 impl Lane {
     /// Which day it is.
     pub(super) fn tell_day(&mut self, now: Millis) {
-        self.day = self.day.max(now.0 / DAY_MS).max(self.row.spend.day);
+        let day = self.day.max(now.0 / DAY_MS).max(self.row.spend.day);
+        if std::mem::replace(&mut self.day, day) != day {
+            self.slots.look_at_all();
+        }
     }
 
     /// When the next day begins.

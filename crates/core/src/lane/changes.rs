@@ -1,6 +1,6 @@
 //! What a turn of the loop has changed and not yet committed, and the invariants that hold between turns.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Lane;
@@ -21,26 +21,35 @@ struct Hint {
     told: bool,
 }
 
+/// What may wait of one transaction.
+#[derive(Debug)]
+struct Held {
+    since: Millis,
+    status: Option<Status>,
+    journal: Vec<NewEntry>,
+}
+
 /// Changes that are not on disk yet.
 ///
 /// What must be there before anything is done is urgent. What may be lost in a crash is a hint: it waits a while, also
 /// when others' changes are written, so that most transactions are written once for "a node has it" and "it is in a block".
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    txs: BTreeMap<TxId, Status>,
+    /// Of transactions of which something is urgent.
+    txs: BTreeMap<TxId, Option<Status>>,
     attempts: Vec<Attempt>,
     hints: BTreeMap<(Slot, u32), Hint>,
-    /// Hints of attempts whose slots this very commit closes or sets aside.
+    /// The same, the oldest first.
+    oldest_hints: BTreeSet<(Millis, (Slot, u32))>,
+    /// Hints that this very commit writes.
     last_hints: Vec<HintUpdate>,
     closed: Vec<Slot>,
     journal: Vec<NewEntry>,
     commands_done: Vec<CommandId>,
-    /// Transactions of which something is urgent.
-    hasty: BTreeSet<TxId>,
-    /// Those of which nothing is, and since when they wait.
-    patient: BTreeMap<TxId, Millis>,
-    /// The same, the oldest first. One that is not patient any more, or patient anew, is passed over.
-    oldest: VecDeque<(Millis, TxId)>,
+    /// Transactions of which nothing is urgent.
+    patient: BTreeMap<TxId, Held>,
+    /// The same, the oldest first.
+    oldest: BTreeSet<(Millis, TxId)>,
     /// A hint of no transaction waits since then.
     hinted_at: Option<Millis>,
     /// Something here must be on disk before anything is done.
@@ -52,10 +61,15 @@ impl Changes {
         !self.urgent && self.patient.is_empty() && self.hints.is_empty() && self.hinted_at.is_none()
     }
 
+    /// The transactions of which something is to be written.
+    pub(super) fn about(&self) -> impl Iterator<Item = &TxId> {
+        self.txs.keys().chain(self.patient.keys())
+    }
+
     /// When waiting hints are to be written.
     pub(super) fn due(&self) -> Option<Millis> {
-        let tx = self.oldest.iter().find(|(at, tx)| self.patient.get(tx) == Some(at)).map(|(at, _)| *at);
-        let hint = self.hints.values().map(|hint| hint.since).min();
+        let tx = self.oldest.first().map(|(at, _)| *at);
+        let hint = self.oldest_hints.first().map(|(at, _)| *at);
         [tx, hint, self.hinted_at].into_iter().flatten().min().map(|at| at.after(HINTS_WAIT))
     }
 
@@ -67,21 +81,22 @@ impl Changes {
         }
         let ripe = if due { HINTS_WAIT / 2 } else { HINTS_WAIT };
         let waits = |at: Millis| at.after(ripe) > now;
-        let mut taken = std::mem::take(self);
-        self.patient = std::mem::take(&mut taken.patient);
-        self.patient.retain(|_, at| waits(*at));
-        self.oldest = std::mem::take(&mut taken.oldest);
-        self.oldest.retain(|(at, tx)| self.patient.get(tx) == Some(at));
-        (self.hints, taken.hints) = taken.hints.into_iter().partition(|(_, hint)| waits(hint.since));
-        if !self.patient.is_empty() {
-            let held = |tx: &TxId| self.patient.contains_key(tx);
-            let of_held = |entry: &NewEntry| entry.tx.as_ref().is_some_and(held);
-            let (later_txs, txs) = taken.txs.into_iter().partition(|(tx, _)| held(tx));
-            let (later_entries, journal) = taken.journal.into_iter().partition(of_held);
-            (self.txs, self.journal) = (later_txs, later_entries);
-            (taken.txs, taken.journal) = (txs, journal);
+        while let Some((_, tx)) = self.oldest.first().copied().filter(|(at, _)| !waits(*at)) {
+            self.hurry(tx);
         }
-        Some(taken)
+        let mut ripe_hints = BTreeMap::new();
+        while let Some((_, of)) = self.oldest_hints.first().copied().filter(|(at, _)| !waits(*at)) {
+            ripe_hints.extend(self.drop_hint(of).map(|hint| (of, hint)));
+        }
+        let later = Self {
+            hints: std::mem::take(&mut self.hints),
+            oldest_hints: std::mem::take(&mut self.oldest_hints),
+            patient: std::mem::take(&mut self.patient),
+            oldest: std::mem::take(&mut self.oldest),
+            ..Self::default()
+        };
+        let taken = std::mem::replace(self, later);
+        Some(Self { hints: ripe_hints, ..taken })
     }
 
     pub(super) fn into_commit(self, lane: &Lane) -> LaneCommit {
@@ -100,7 +115,7 @@ impl Changes {
             token: lane.token,
             version: lane.version,
             row: lane.row.clone(),
-            txs: self.txs.into_iter().map(|(id, status)| TxUpdate { id, status }).collect(),
+            txs: self.txs.into_iter().filter_map(|(id, status)| Some(TxUpdate { id, status: status? })).collect(),
             attempts: self.attempts,
             hints,
             closed: self.closed,
@@ -112,30 +127,41 @@ impl Changes {
     /// The transaction's row is to be written as it is now.
     pub(super) fn tx(&mut self, tx: &mut Transaction, now: Millis) {
         tx.status.updated_at = now;
-        self.txs.insert(tx.id, tx.status.clone());
-        self.hurry(tx.id);
+        *self.hurry(tx.id) = Some(tx.status.clone());
     }
 
     /// As [`Self::tx`], but it may wait for company.
     pub(super) fn tx_hint(&mut self, tx: &mut Transaction, now: Millis) {
         tx.status.updated_at = now;
-        self.may_wait(tx.id, now);
-        self.txs.insert(tx.id, tx.status.clone());
+        let status = Some(tx.status.clone());
+        match self.may_wait(tx.id, now) {
+            Some(held) => held.status = status,
+            None => *self.hurry(tx.id) = status,
+        }
     }
 
     /// What waits of this transaction goes with the next commit, before what comes now.
-    fn hurry(&mut self, tx: TxId) {
-        self.patient.remove(&tx);
-        self.hasty.insert(tx);
+    fn hurry(&mut self, tx: TxId) -> &mut Option<Status> {
         self.urgent = true;
+        let status = self.txs.entry(tx).or_default();
+        if let Some(held) = self.patient.remove(&tx) {
+            self.oldest.remove(&(held.since, tx));
+            *status = held.status.or(status.take());
+            self.journal.extend(held.journal);
+        }
+        status
     }
 
-    /// Unless something of this transaction is urgent already, it may wait.
-    fn may_wait(&mut self, tx: TxId, now: Millis) {
-        if !self.hasty.contains(&tx) && !self.patient.contains_key(&tx) {
-            self.patient.insert(tx, now);
-            self.oldest.push_back((now, tx));
+    /// What waits of this transaction; none if something of it is urgent already.
+    fn may_wait(&mut self, tx: TxId, now: Millis) -> Option<&mut Held> {
+        if self.txs.contains_key(&tx) {
+            return None;
         }
+        let oldest = &mut self.oldest;
+        Some(self.patient.entry(tx).or_insert_with(|| {
+            oldest.insert((now, tx));
+            Held { since: now, status: None, journal: Vec::new() }
+        }))
     }
 
     pub(super) fn attempt(&mut self, attempt: Attempt) {
@@ -145,15 +171,25 @@ impl Changes {
 
     /// A node answered. `told`: the journal says so, and this is all that is known of its sends.
     pub(super) fn attempt_hint(&mut self, slot: Slot, ordinal: u32, told: bool, now: Millis) {
-        let hint = self.hints.entry((slot, ordinal)).or_insert(Hint { since: now, told });
+        let oldest = &mut self.oldest_hints;
+        let hint = self.hints.entry((slot, ordinal)).or_insert_with(|| {
+            oldest.insert((now, (slot, ordinal)));
+            Hint { since: now, told }
+        });
         hint.told = told;
+    }
+
+    fn drop_hint(&mut self, of: (Slot, u32)) -> Option<Hint> {
+        let hint = self.hints.remove(&of)?;
+        self.oldest_hints.remove(&(hint.since, of));
+        Some(hint)
     }
 
     /// The slot is out of the way; what was said of its attempts since the last commit is written now, except where the journal
     /// says it already.
     pub(super) fn last_hints(&mut self, slot: Slot, attempts: &[Attempt]) {
         for attempt in attempts {
-            let hint = self.hints.remove(&(slot, attempt.ordinal));
+            let hint = self.drop_hint((slot, attempt.ordinal));
             if hint.is_some_and(|hint| !hint.told) {
                 let hints = attempt.hints.clone();
                 self.last_hints.push(HintUpdate { slot, ordinal: attempt.ordinal, hints });
@@ -179,19 +215,23 @@ impl Changes {
     }
 
     pub(super) fn journal(&mut self, tx: Option<TxId>, at: Millis, entry: Entry) {
-        self.journal.push(NewEntry { tx, at, entry });
-        match tx {
-            Some(tx) => self.hurry(tx),
-            None => self.urgent = true,
+        if let Some(tx) = tx {
+            self.hurry(tx);
         }
+        self.urgent = true;
+        self.journal.push(NewEntry { tx, at, entry });
     }
 
     pub(super) fn journal_hint(&mut self, tx: Option<TxId>, at: Millis, entry: Entry) {
-        match tx {
-            Some(tx) => self.may_wait(tx, at),
-            None => drop(self.hinted_at.get_or_insert(at)),
+        let new = NewEntry { tx, at, entry };
+        let Some(tx) = tx else {
+            self.hinted_at.get_or_insert(at);
+            return self.journal.push(new);
+        };
+        match self.may_wait(tx, at) {
+            Some(held) => held.journal.push(new),
+            None => self.journal.push(new),
         }
-        self.journal.push(NewEntry { tx, at, entry });
     }
 }
 
@@ -204,32 +244,38 @@ pub struct Broken {
 }
 
 impl Lane {
-    /// What must hold between turns. Checked before every commit: a lane that contradicts itself stops.
+    /// What must hold between turns. Checked before every commit: a lane that contradicts itself stops. Of slots at rest it
+    /// was checked before.
     pub fn verify(&self) -> Result<(), Broken> {
         let broken = |what: String| Err(Broken { lane: self.id, what });
-        let mut seen = BTreeSet::new();
-        for (slot, record) in &self.slots {
-            if self.row.cursor.is_none_or(|cursor| *slot >= cursor) {
+        for (slot, record) in self.slots.to_look_at(..) {
+            if self.row.cursor.is_none_or(|cursor| slot >= cursor) {
                 return broken(format!("slot {slot} is in use but was never handed out"));
             }
-            if self.row.returned.contains(slot) {
+            if self.row.returned.contains(&slot) {
                 return broken(format!("slot {slot} is in use and returned at once"));
             }
             if record.attempts.is_empty() && record.tx.is_none() {
                 return broken(format!("slot {slot} is in use by nothing"));
             }
             let Some(id) = record.tx else { continue };
-            if !seen.insert(id) {
-                return broken(format!("transaction {id} is bound to two slots"));
-            }
             match self.bound.get(&id).or_else(|| self.reopened.get(&id)) {
-                Some(tx) if tx.status.slot == Some(*slot) => {}
+                Some(tx) if tx.status.slot == Some(slot) => {}
                 Some(_) => return broken(format!("transaction {id} does not know its slot {slot}")),
                 None => return broken(format!("slot {slot} is bound to {id}, which is not there")),
             }
         }
-        if let Some(lost) = self.bound.keys().chain(self.reopened.keys()).find(|id| !seen.contains(id)) {
-            return broken(format!("transaction {lost} is bound to a slot that is not there"));
+        let (all, changed) = if self.slots.looks_at_all() {
+            (Some(self.bound.values().chain(self.reopened.values())), None)
+        } else {
+            let ids = self.changes.about();
+            (None, Some(ids.filter_map(|id| self.bound.get(id).or_else(|| self.reopened.get(id)))))
+        };
+        for tx in all.into_iter().flatten().chain(changed.into_iter().flatten()) {
+            let record = tx.status.slot.and_then(|slot| self.slots.get(&slot));
+            if record.is_none_or(|record| record.tx != Some(tx.id)) {
+                return broken(format!("transaction {} is bound to a slot that is not there", tx.id));
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! | cannot pay | waits and is asked again (or fails, if the caller said so); others go first |
 //! | no verdict | asked again after 100, 200, 400 ms … 5 s; others go first |
 
-use super::{Action, Lane, Plan, Prep, Waiting, back_off};
+use super::{Action, Lane, Plan, Prep, back_off};
 use crate::attempt::Call;
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
@@ -49,10 +49,11 @@ impl Lane {
             return;
         }
         let mut jobs = self.prepare_waiting(plan, now);
-        for record in self.slots.values_mut() {
+        for slot in self.slots.bare().clone() {
+            let Some(record) = self.slots.get_mut(&slot) else { continue };
             let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
             let work = &mut record.work;
-            if !record.attempts.is_empty() || work.gas.or(tx.payload().gas).is_some() || work.estimating {
+            if work.gas.or(tx.payload().gas).is_some() || work.estimating {
                 continue;
             }
             if work.sign_at > now {
@@ -78,19 +79,17 @@ impl Lane {
             return Vec::new();
         }
         let most = usize::try_from(self.prepared_ahead()).unwrap_or(usize::MAX);
-        let running = self.waiting.values().filter(|w| matches!(w.prep, Prep::Running { .. })).count();
+        let running = self.waiting.unready().filter(|(_, w)| matches!(w.prep(), Prep::Running { .. })).count();
         let mut jobs = Vec::new();
-        let behind = self.behind();
-        for Waiting { tx, prep } in self.waiting.values_mut() {
-            // What it is to follow has not happened yet, so an estimate would say nothing.
-            if behind.contains(&tx.id) {
+        let mut begun = Vec::new();
+        for (_, waiting) in self.waiting.unready() {
+            let tx = &waiting.tx;
+            // What it is to follow has not happened yet, so an estimate would say nothing. And while a person thinks
+            // nothing is asked; it is checked again after the yes (F4).
+            if tx.status.state == TxState::AwaitingApproval || self.is_behind(tx) {
                 continue;
             }
-            // While a person thinks nothing is asked; it is checked again after the yes (F4).
-            if tx.status.state == TxState::AwaitingApproval {
-                continue;
-            }
-            let tries = match prep {
+            let tries = match waiting.prep() {
                 Prep::New => 0,
                 Prep::Retry { tries, at, .. } if *at <= now => *tries,
                 Prep::Retry { at, .. } => {
@@ -102,8 +101,11 @@ impl Lane {
             if running + jobs.len() >= most {
                 break;
             }
-            *prep = Prep::Running { tries };
+            begun.push((tx.id, Prep::Running { tries }));
             jobs.push(PrepareJob { target: PrepareTarget::Tx(tx.id, tx.version()), call: tx.call() });
+        }
+        for (id, prep) in begun {
+            self.waiting.set_prep(id, prep);
         }
         jobs
     }
@@ -131,8 +133,8 @@ impl Lane {
     }
 
     fn tx_prepared(&mut self, id: TxId, result: Result<Gas, EstimateFailure>, now: Millis) {
-        let Some(waiting) = self.waiting_mut(id) else { return };
-        let Prep::Running { tries } = waiting.prep else { return };
+        let Some(waiting) = self.waiting.by_id(id) else { return };
+        let Prep::Running { tries } = *waiting.prep() else { return };
         let on_funds = waiting.tx.request.options.on_insufficient_funds;
         match result {
             Ok(gas) => self.checks_passed(id, gas, now),
@@ -181,7 +183,7 @@ impl Lane {
     fn checks_passed(&mut self, id: TxId, estimate: Gas, now: Millis) {
         let gas = self.with_headroom(estimate);
         let settings = self.settings.clone();
-        let Some(waiting) = self.waiting_mut(id) else { return };
+        let Some(waiting) = self.waiting.by_id_mut(id) else { return };
         let tx = &mut waiting.tx;
         let next = match tx.status.state {
             TxState::Accepted | TxState::Simulated if needs_approval(tx, &settings) => {
@@ -190,18 +192,20 @@ impl Lane {
             TxState::Accepted if settings.checks => Some((TxState::Simulated, Entry::Simulated)),
             _ => None,
         };
-        waiting.prep = Prep::Ready { gas: tx.payload().gas.unwrap_or(gas) };
         if let Some((state, entry)) = next {
             tx.status.state = state;
-            let mut tx = tx.clone();
-            self.changes.tx(&mut tx, now);
+            self.changes.tx(tx, now);
             self.changes.journal(Some(id), now, entry);
         }
+        let gas = tx.payload().gas.unwrap_or(gas);
+        self.waiting.set_prep(id, Prep::Ready { gas });
     }
 
     fn prepare_later(&mut self, id: TxId, tries: u32, at: Millis, why: String, now: Millis) {
-        let Some(waiting) = self.waiting_mut(id) else { return };
-        waiting.prep = Prep::Retry { tries: tries.saturating_add(1), at, why: why.clone() };
+        if !self.waiting.contains(id) {
+            return;
+        }
+        self.waiting.set_prep(id, Prep::Retry { tries: tries.saturating_add(1), at, why: why.clone() });
         // The first time and every power of two after it, so that a long outage does not fill the journal.
         if tries.saturating_add(1).is_power_of_two() {
             let entry = Entry::PrepareFailed { reason: why, tries: tries.saturating_add(1) };
@@ -231,7 +235,7 @@ impl Lane {
         !self.row.returned.is_empty()
             || !self.to_fill().is_empty()
             || !self.holes(plan, now).is_empty()
-            || self.slots.values().any(|record| {
+            || self.slots.to_look_at(..).any(|(_, record)| {
                 let abandoned =
                     record.tx.is_none() && record.attempts.last().is_some_and(|newest| !newest.no_op);
                 let ending = record.tx.and_then(|id| self.bound.get(&id)).is_some_and(|tx| tx.is_no_op());

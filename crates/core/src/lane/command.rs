@@ -1,7 +1,7 @@
 //! Commands: what callers and operators ask for on the way. Each is a stored row. Most are applied when they are read;
 //! those that take longer stay open until they are done, and are read again after a crash.
 
-use super::{Lane, Prep, Waiting};
+use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
@@ -49,7 +49,7 @@ impl Lane {
 
     /// Its caller was not told its hash and gave up: what has no bytes yet ends, and nothing else is touched.
     fn withdraw(&mut self, id: TxId, now: Millis) {
-        if self.waiting.keys().any(|(_, waiting)| *waiting == id) || self.is_reserved(id) {
+        if self.waiting.contains(id) || self.is_reserved(id) {
             let text = "its caller waited for its hash, which did not come in time".to_owned();
             self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
         }
@@ -76,14 +76,13 @@ impl Lane {
             }
             return;
         }
-        let Some(waiting) = self.waiting_mut(id) else { return };
+        let Some(waiting) = self.waiting.by_id_mut(id) else { return };
         waiting.tx.status.state = TxState::Simulated;
         waiting.tx.status.approved = true;
         waiting.tx.status.asks_approval = false;
+        self.changes.tx(&mut waiting.tx, now);
         // The chain may have moved while the person thought: it is checked again before it is signed (F4).
-        waiting.prep = Prep::New;
-        let mut tx = waiting.tx.clone();
-        self.changes.tx(&mut tx, now);
+        self.waiting.set_prep(id, Prep::New);
         self.changes.journal(Some(id), now, Entry::Approved);
     }
 
@@ -131,15 +130,15 @@ impl Lane {
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }
         let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else { return };
-        let reserved = self.slots.range(..count).filter(|(_, record)| record.attempts.is_empty());
-        for (slot, id) in reserved.filter_map(|(slot, record)| Some((*slot, record.tx?))).collect::<Vec<_>>()
-        {
+        let reserved = self.slots.bare().range(..count);
+        let reserved = reserved.filter_map(|slot| Some((*slot, self.slots.get(slot)?.tx?)));
+        for (slot, id) in reserved.collect::<Vec<_>>() {
             self.slots.remove(&slot);
             let Some(mut tx) = self.bound.remove(&id) else { continue };
             tx.status.slot = None;
             self.changes.tx(&mut tx, now);
             self.changes.journal(Some(id), now, Entry::SlotReturned { slot });
-            self.waiting.insert((tx.order, id), Waiting { tx, prep: Prep::New });
+            self.waiting.add(tx, Prep::New);
         }
         self.row.returned.retain(|slot| *slot >= count);
         self.row.cursor = self.row.cursor.max(Some(count));

@@ -72,8 +72,7 @@ impl Lane {
     /// returned, or reserved.
     pub(super) fn unknown_slots(&self) -> Option<(Slot, Slot)> {
         let (cursor, count) = (self.row.cursor?, self.chain_count()?);
-        let reserved =
-            self.slots.range(..count).filter(|(_, r)| r.attempts.is_empty()).map(|(slot, _)| *slot);
+        let reserved = self.slots.bare().range(..count).copied();
         let returned = self.row.returned.range(..count).copied();
         let beyond = (count > cursor).then(|| [cursor, Slot(count.0 - 1)]).into_iter().flatten();
         let mut unknown = reserved.chain(returned).chain(beyond);
@@ -104,7 +103,7 @@ impl Lane {
     /// Why this transaction has not moved on. None for one that is not here or has ended.
     #[must_use]
     pub fn explain(&self, id: TxId, now: Millis) -> Option<String> {
-        if let Some(waiting) = self.waiting.values().find(|waiting| waiting.tx.id == id) {
+        if let Some(waiting) = self.waiting.by_id(id) {
             return Some(self.explain_waiting(waiting, now));
         }
         if let Some(tx) = self.reopened.get(&id) {
@@ -121,7 +120,7 @@ impl Lane {
     }
 
     fn explain_waiting(&self, waiting: &Waiting, now: Millis) -> String {
-        let Waiting { tx, prep } = waiting;
+        let (tx, prep) = (&waiting.tx, waiting.prep());
         if let Some(hold) = self.hold() {
             return format!("waiting for a slot: {}", hold.sentence());
         }

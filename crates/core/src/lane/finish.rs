@@ -24,7 +24,7 @@ impl Lane {
         let Some(view) = self.live_view() else { return };
         let done: Vec<(Slot, Receipt)> = self
             .slots
-            .iter()
+            .to_look_at(..)
             .filter_map(|(slot, record)| {
                 let receipt = record.mined.as_ref()?;
                 let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
@@ -33,7 +33,7 @@ impl Lane {
                 let is_final = view.is_final(&receipt.block, finality)
                     || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
                     || self.planted_final(now);
-                is_final.then(|| (*slot, receipt.clone()))
+                is_final.then(|| (slot, receipt.clone()))
             })
             .collect();
         for (slot, receipt) in done {
@@ -113,7 +113,7 @@ impl Lane {
         tx.status.hash = None;
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
-        self.waiting.insert((tx.order, tx.id), Waiting { tx, prep: Prep::New });
+        self.waiting.add(tx, Prep::New);
     }
 
     /// The slot went to somebody else's transaction, for good.
@@ -172,7 +172,7 @@ impl Lane {
                 }
                 self.end(tx, ending, now);
             }
-        } else if self.waiting_mut(id).is_some() {
+        } else if self.waiting.contains(id) {
             let (state, reason, entry) = (ending.state(), ending.reason().clone(), ended_entry(&ending));
             self.end_waiting(id, state, reason, entry, now);
         }
@@ -187,9 +187,7 @@ impl Lane {
         entry: Entry,
         now: Millis,
     ) {
-        if let Some(Prep::Signing { slot, .. }) = self.waiting_mut(id).map(|waiting| waiting.prep.clone()) {
-            self.cut_from(slot);
-        }
+        self.stop_signing(id);
         let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
         tx.status.state = state;
         tx.status.reason = Some(reason);
@@ -213,14 +211,9 @@ impl Lane {
                 && tx.status.state != TxState::Mined
                 && tx.deadline().is_some_and(|deadline| deadline < head)
         };
-        let ids: Vec<TxId> = self
-            .waiting
-            .values()
-            .map(|waiting| &waiting.tx)
-            .chain(self.bound.values())
-            .filter(|tx| late(tx))
-            .map(|tx| tx.id)
-            .collect();
+        let waiting = self.waiting.to_judge(self.slots.looks_at_all()).map(|waiting| &waiting.tx);
+        let bound = self.slots.to_look_at(..).filter_map(|(_, record)| self.bound.get(&record.tx?));
+        let ids: Vec<TxId> = waiting.chain(bound).filter(|tx| late(tx)).map(|tx| tx.id).collect();
         for id in ids {
             let text = "its deadline passed before it was in a block".to_owned();
             let reason = Reason { code: ReasonCode::DeadlinePassed, text };

@@ -7,12 +7,13 @@
 
 use alloy_primitives::U256;
 
-use super::{Lane, Prep, Waiting};
+use super::{Lane, Plan, Prep, SlotRecord, Waiting};
 use crate::Gas;
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
 use crate::request::OnInsufficientFunds;
 use crate::transaction::{ReasonCode, Transaction};
+use crate::view::ChainView;
 use crate::{Millis, TxId, Wei};
 
 /// A no-op's bytes with its signature, and what an envelope adds to data.
@@ -34,20 +35,33 @@ pub(super) fn unsigned_bytes(tx: &Transaction) -> usize {
     NO_OP_BYTES + payload.data.len() + words * WORD_BYTES + authorizations
 }
 
+/// The most that a slot in no block can cost: the chain takes one of its attempts.
+fn slot_cost(record: &SlotRecord, view: &ChainView) -> U256 {
+    let cost = |attempt: &crate::attempt::Attempt| {
+        let data = view.fees.data_cost(attempt.raw.len());
+        worst_cost(&attempt.fees, attempt.gas, attempt.value, data)
+    };
+    let out = record.attempts.iter().filter(|_| record.mined.is_none());
+    out.map(cost).max().unwrap_or_default()
+}
+
 impl Lane {
+    /// Everything that was to be done is under way: the slots rest until something happens, or until the first of them is to be
+    /// thought of again.
+    pub(super) fn rest(&mut self, plan: &mut Plan) {
+        let Some(view) = &self.view else { return };
+        self.slots.rest(plan.wake_at, |record| slot_cost(record, view));
+        if let Some(at) = self.slots.rest_until() {
+            plan.wake(at);
+        }
+    }
+
     /// What is left of the balance when everything out has cost its worst. None if the balance is not known.
     pub(super) fn funds_left(&self) -> Option<U256> {
         let view = self.view.as_ref()?;
         let balance = view.balances.get(&self.id.signer)?;
-        let out = self.slots.values().filter(|record| record.mined.is_none()).filter_map(|record| {
-            let cost = |attempt: &crate::attempt::Attempt| {
-                let data = view.fees.data_cost(attempt.raw.len());
-                worst_cost(&attempt.fees, attempt.gas, attempt.value, data)
-            };
-            record.attempts.iter().map(cost).max()
-        });
-        let signing = self.tentative.values().map(|tentative| tentative.cost);
-        let committed = out.chain(signing).fold(U256::ZERO, U256::saturating_add);
+        let out = self.slots.cost(|record| slot_cost(record, view));
+        let committed = self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add);
         Some(balance.0.saturating_sub(committed))
     }
 
@@ -60,7 +74,7 @@ impl Lane {
 
     /// Ready, and dearer than what is left: how much it needs and how much there is.
     pub(super) fn lacks_funds(&self, waiting: &Waiting, left: Option<U256>) -> Option<(U256, U256)> {
-        let Prep::Ready { gas } = waiting.prep else { return None };
+        let Prep::Ready { gas } = *waiting.prep() else { return None };
         let needs = self.first_cost(&waiting.tx, gas)?;
         let left = left?;
         (needs > left).then_some((needs, left))
@@ -75,9 +89,15 @@ impl Lane {
         };
         let threshold = self.settings.low_balance.filter(|threshold| balance <= *threshold);
         let left = self.funds_left();
-        let needs =
-            self.waiting.values().filter_map(|waiting| self.lacks_funds(waiting, left)).map(|(n, _)| n);
-        let needs = needs.min().map(Wei);
+        let fell = left < std::mem::replace(&mut self.funds_judged, left);
+        let needs = |waiting: &Waiting| self.lacks_funds(waiting, left).map(|(needs, _)| needs);
+        let needs = if self.funds_low || fell {
+            self.waiting.ready(None).filter_map(needs).min()
+        } else {
+            // The others fitted into less.
+            self.waiting.to_judge(self.slots.looks_at_all()).filter_map(needs).min()
+        };
+        let needs = needs.map(Wei);
         let low = threshold.or(needs).is_some();
         if low && !self.funds_low {
             let text = match (threshold, needs) {
@@ -104,7 +124,8 @@ impl Lane {
             let gas = waiting.tx.payload().gas.filter(|gas| *gas > limit)?;
             Some((waiting.tx.id, gas))
         };
-        let ended: Vec<_> = self.waiting.values().filter_map(too_much).collect();
+        let judged = self.waiting.to_judge(self.slots.looks_at_all());
+        let ended: Vec<_> = judged.filter_map(too_much).collect();
         for (id, gas) in ended {
             let text = format!("its gas of {gas} is above the limit of {limit} that this chain has for one");
             self.fail_waiting(id, ReasonCode::Invalid, text, now);
@@ -118,12 +139,13 @@ impl Lane {
             return;
         };
         let unpayable = |waiting: &Waiting| -> Option<(TxId, U256)> {
-            let Prep::Ready { gas } = waiting.prep else { return None };
+            let Prep::Ready { gas } = *waiting.prep() else { return None };
             let fails = waiting.tx.request.options.on_insufficient_funds == OnInsufficientFunds::Fail;
-            let needs = self.first_cost(&waiting.tx, gas)?;
-            (fails && needs > balance.0).then_some((waiting.tx.id, needs))
+            let needs = fails.then(|| self.first_cost(&waiting.tx, gas)).flatten()?;
+            (needs > balance.0).then_some((waiting.tx.id, needs))
         };
-        let ended: Vec<_> = self.waiting.values().filter_map(unpayable).collect();
+        let judged = self.waiting.to_judge(self.slots.looks_at_all());
+        let ended: Vec<_> = judged.filter_map(unpayable).collect();
         for (id, needs) in ended {
             let text = format!("the account has {balance} wei and it needs up to {needs}");
             self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);

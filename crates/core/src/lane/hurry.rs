@@ -17,7 +17,7 @@ impl Lane {
         }
         let tx = match self.bound.get_mut(&id) {
             Some(tx) => tx,
-            None => match self.waiting_mut(id) {
+            None => match self.waiting.by_id_mut(id) {
                 Some(waiting) => &mut waiting.tx,
                 None => return,
             },

@@ -96,7 +96,7 @@ impl Lane {
                     self.kept.insert(slot, KeptSlot { block, tx: Some(tx), attempts: Vec::new() });
                 }
                 None => {
-                    self.slots.entry(slot).or_default().tx = Some(tx.id);
+                    self.slots.entry(slot).tx = Some(tx.id);
                     self.reopened.insert(tx.id, tx);
                 }
             }
@@ -201,7 +201,7 @@ impl Lane {
         let Some(id) = landed.filter(|attempt| !attempt.no_op).and_then(|attempt| attempt.tx) else { return };
         let entry = Entry::LandedAgain { receipt: receipt.clone(), version };
         self.changes.journal(Some(id), now, entry);
-        if self.waiting_mut(id).is_some() {
+        if self.waiting.contains(id) {
             self.bind_back(id, slot, receipt.clone(), version, now);
         } else if self.bound.contains_key(&id) {
             let text = format!("an earlier attempt landed in slot {slot} after all");
@@ -212,14 +212,13 @@ impl Lane {
 
     /// It waited for another slot, and landed in its old one: there it belongs.
     fn bind_back(&mut self, id: TxId, slot: Slot, receipt: Receipt, version: ContentVersion, now: Millis) {
-        if let Some(super::Prep::Signing { slot, .. }) =
-            self.waiting_mut(id).map(|waiting| waiting.prep.clone())
-        {
-            self.cut_from(slot);
-        }
+        self.stop_signing(id);
         let Some(super::Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
         if let Some(record) = self.slots.get_mut(&slot) {
             record.tx = Some(id);
+        }
+        if tx.takes_two_slots() {
+            self.slots.mark_double(slot);
         }
         tx.status.slot = Some(slot);
         tx.status.state = TxState::Mined;

@@ -12,7 +12,8 @@
 //! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
 //! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom,
 //! [`explain`] the sentences, [`counts`] the numbers for
-//! gauges, [`alarm`] what must never happen.
+//! gauges, [`alarm`] what must never happen. [`slots`] and [`queue`] hold what is out and what waits, and know what of it
+//! a turn has to look at.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
 
 mod admit;
@@ -35,10 +36,12 @@ mod keep;
 mod planted;
 mod probe;
 mod prove;
+mod queue;
 mod replace;
 mod reprice;
 mod reset;
 mod sign;
+mod slots;
 #[cfg(test)]
 mod test_world;
 #[cfg(test)]
@@ -60,7 +63,7 @@ use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
 use crate::{
-    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
+    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Slot, Token, TxHash, TxId,
 };
 
 pub use alarm::Alarm;
@@ -71,6 +74,8 @@ pub use explain::Hold;
 pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
+
+use queue::{Queue, Waiting};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -234,6 +239,8 @@ struct SlotWork {
     next_gas: NextGas,
     /// How far the checks of a new content are, where an older one has stored bytes.
     fresh: Prep,
+    /// What it costs at worst, as it was last counted.
+    counted: U256,
 }
 
 /// The gas of the attempt after so many.
@@ -274,17 +281,13 @@ enum Prep {
     },
 }
 
-#[derive(Debug, Clone)]
-struct Waiting {
-    tx: Transaction,
-    prep: Prep,
-}
-
 /// A slot that is being signed for the first time. Nothing is stored of it yet.
 #[derive(Debug, Clone)]
 struct Tentative {
     serial: u64,
     tx: Option<TxId>,
+    /// It may use up the slot after its own as well.
+    two: bool,
     signed: Option<(Draft, Sealed)>,
     /// The most that it can cost, and the fee of it.
     cost: U256,
@@ -299,11 +302,10 @@ pub struct Lane {
     version: LaneVersion,
     settings: Arc<LaneSettings>,
     row: LaneRow,
-    slots: BTreeMap<Slot, SlotRecord>,
+    slots: slots::Slots,
     /// Transactions bound to a slot.
     bound: BTreeMap<TxId, Transaction>,
-    /// The oldest waiting ones; more may be in the store.
-    waiting: BTreeMap<(QueueOrder, TxId), Waiting>,
+    waiting: Queue,
     tentative: BTreeMap<Slot, Tentative>,
     by_hash: BTreeMap<TxHash, Slot>,
     /// Attempts whose slots were closed since the engine last asked.
@@ -337,6 +339,8 @@ pub struct Lane {
     changes: changes::Changes,
     /// That the account has too little was written down.
     funds_low: bool,
+    /// What was left of its balance when that was last judged.
+    funds_judged: Option<U256>,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
     alarms: alarm::Alarms,
     /// Days since 1970.
@@ -369,9 +373,9 @@ impl Lane {
             version: record.version,
             settings,
             row: record.row,
-            slots: BTreeMap::new(),
+            slots: slots::Slots::default(),
             bound: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: Queue::default(),
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
@@ -394,6 +398,7 @@ impl Lane {
             load: LoadState { news: true, ..LoadState::default() },
             changes: changes::Changes::default(),
             funds_low: false,
+            funds_judged: None,
             hold_noted: None,
             alarms: alarm::Alarms::default(),
             day: 0,
@@ -401,7 +406,10 @@ impl Lane {
         lane.tell_day(now);
         for tx in record.bound {
             let Some(slot) = tx.status.slot else { continue };
-            let slot_record = lane.slots.entry(slot).or_default();
+            if tx.takes_two_slots() {
+                lane.slots.mark_double(slot);
+            }
+            let slot_record = lane.slots.entry(slot);
             slot_record.tx = Some(tx.id);
             slot_record.mined.clone_from(&tx.status.receipt);
             lane.bound.insert(tx.id, tx);
@@ -409,11 +417,13 @@ impl Lane {
         lane.load_ended(record.ended);
         for attempt in record.attempts {
             lane.by_hash.insert(attempt.hash, attempt.slot);
-            let attempts = match lane.kept.get_mut(attempt.slot) {
-                Some(kept) => &mut kept.attempts,
-                None => &mut lane.slots.entry(attempt.slot).or_default().attempts,
-            };
-            attempts.push(attempt);
+            match lane.kept.get_mut(attempt.slot) {
+                Some(kept) => kept.attempts.push(attempt),
+                None => {
+                    lane.slots.entry(attempt.slot);
+                    lane.slots.add_attempt(attempt.slot, attempt);
+                }
+            }
         }
         lane
     }
@@ -456,9 +466,9 @@ impl Lane {
 
     /// Takes what happened. Nothing outside may be done about it before the commit it leads to.
     pub fn apply(&mut self, events: Vec<LaneEvent>, now: Millis) {
-        self.tell_day(now);
-        self.grow_window(now);
+        self.begin_turn(now);
         for event in events {
+            self.look_for(&event);
             match event {
                 LaneEvent::Work => self.load.news = true,
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
@@ -494,6 +504,45 @@ impl Lane {
         self.want_reset();
         self.note_hold(now);
         self.note_funds(now);
+        self.waiting.judged();
+    }
+
+    /// What the time alone changes.
+    fn begin_turn(&mut self, now: Millis) {
+        self.tell_day(now);
+        self.grow_window(now);
+        self.slots.look_at_due(now);
+        // Where one slot's turn comes when the one before it is taken, and where the simulator looks for bugs that it planted
+        // itself, nothing rests.
+        if self.in_order_only() || self.settings.planted.is_some() {
+            self.slots.look_at_all();
+        }
+    }
+
+    /// Events that say something of one slot touch it; the rest may concern any. A view is judged when it is taken.
+    fn look_for(&mut self, event: &LaneEvent) {
+        let concerns_any = match event {
+            LaneEvent::Loaded(loaded) => !loaded.commands.is_empty(),
+            LaneEvent::Prepared(results) => {
+                results.iter().any(|prepared| prepared.target == PrepareTarget::NoOp)
+            }
+            LaneEvent::LookFailed { .. }
+            | LaneEvent::Foreign { .. }
+            | LaneEvent::Unproven { .. }
+            | LaneEvent::Followed { .. }
+            | LaneEvent::FollowFailed { .. }
+            | LaneEvent::Moved(_) => true,
+            LaneEvent::Work
+            | LaneEvent::LoadFailed
+            | LaneEvent::Signed(_)
+            | LaneEvent::Sent(_)
+            | LaneEvent::Chain { .. }
+            | LaneEvent::Looked { .. }
+            | LaneEvent::Pooled(_) => false,
+        };
+        if concerns_any {
+            self.slots.look_at_all();
+        }
     }
 
     /// What must be committed before anything else is done. Hints alone wait for up to a second.
@@ -509,17 +558,17 @@ impl Lane {
     /// What to do next. Everything it asks for is marked as under way.
     pub fn plan(&mut self, now: Millis) -> Plan {
         let mut plan = Plan::default();
-        self.tell_day(now);
-        self.grow_window(now);
+        self.begin_turn(now);
         self.wake_for_window(&mut plan);
-        self.plan_load(&mut plan, now);
         self.plan_prepare(&mut plan, now);
         self.plan_sign(&mut plan, now);
+        self.plan_load(&mut plan, now);
         self.plan_send(&mut plan, now);
         self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);
         self.plan_prove(&mut plan, now);
         self.plan_follow(&mut plan, now);
+        self.rest(&mut plan);
         if let Some(at) = self.changes.due() {
             plan.wake(at);
         }

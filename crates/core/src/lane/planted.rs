@@ -1,7 +1,7 @@
 //! Bugs that the simulator plants in itself (`LaneSettings::planted`), one function for each. With nothing planted,
 //! and nothing but the simulator plants anything, none of this is reached.
 
-use super::{Lane, Prep, Waiting};
+use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::settings::PlantedInLane;
@@ -90,7 +90,7 @@ impl Lane {
             return false;
         };
         self.planted_requeue(slot, now);
-        let Some(waiting) = self.waiting_mut(id) else { return false };
+        let Some(waiting) = self.waiting.by_id_mut(id) else { return false };
         waiting.tx.status.later.push(crate::transaction::Content::Payload(payload.clone()));
         let mut tx = waiting.tx.clone();
         self.changes.tx(&mut tx, now);
@@ -225,7 +225,7 @@ impl Lane {
         self.changes.tx(&mut tx, now);
         let block = BlockRef { number: 0, hash: alloy_primitives::B256::ZERO };
         self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
-        self.waiting.insert((tx.order, tx.id), Waiting { tx, prep: Prep::New });
+        self.waiting.add(tx, Prep::New);
     }
 
     fn planted_abandon(&mut self, slot: Slot) -> Option<Transaction> {

@@ -31,7 +31,7 @@ impl Lane {
 
     pub(super) fn plan_probe(&mut self, plan: &mut Plan, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return };
-        let open = self.slots.range_mut(count..).filter(|(_, record)| record.mined.is_none());
+        let open = self.slots.each_mut(count..).filter(|(_, record)| record.mined.is_none());
         let mut due = Vec::new();
         for (slot, record) in open.take(LOWEST) {
             let sent = current(&self.reopened, record).map(|attempt| attempt.hash);

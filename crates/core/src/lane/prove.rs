@@ -19,9 +19,7 @@ impl Lane {
     pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
         let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
         let early = self.planted_early_proof().then_some(view.head.at.number);
-        for (slot, record) in self.slots.range_mut(..count) {
-            let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
-            let Some(up_to) = early.or(final_for(tx, &view, self.settings.finality)) else { continue };
+        self.slots.each_to_look_at(..count, |slot, record| {
             let work = &mut record.work;
             let due = record.mined.is_none()
                 && !record.attempts.is_empty()
@@ -29,16 +27,18 @@ impl Lane {
                 && work.taken_alike.is_none()
                 && !work.proving;
             if !due {
-                continue;
+                return;
             }
+            let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
+            let Some(up_to) = early.or(final_for(tx, &view, self.settings.finality)) else { return };
             if work.prove_at > now {
                 plan.wake(work.prove_at);
-                continue;
+                return;
             }
             work.proving = true;
             let ours = record.attempts.iter().map(|attempt| attempt.hash).collect();
-            plan.actions.push(Action::Prove(Proof { slot: *slot, up_to, ours }));
-        }
+            plan.actions.push(Action::Prove(Proof { slot, up_to, ours }));
+        });
     }
 
     /// There is no proof yet: the block is not final, or cannot be read.

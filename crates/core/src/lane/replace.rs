@@ -54,12 +54,12 @@ impl Lane {
         } else {
             self.stop_signing(id);
             let settings = self.settings.clone();
-            let Some(waiting) = self.waiting_mut(id) else { return };
+            let Some(waiting) = self.waiting.by_id_mut(id) else { return };
             take_content(&mut waiting.tx, payload, terms);
             waiting.tx.status.state = TxState::Accepted;
-            waiting.prep = super::admit::first_prep(&waiting.tx, &settings);
-            let mut tx = waiting.tx.clone();
-            self.changes.tx(&mut tx, now);
+            self.changes.tx(&mut waiting.tx, now);
+            let prep = super::admit::first_prep(&waiting.tx, &settings);
+            self.waiting.set_prep(id, prep);
         }
         self.changes.journal(Some(id), now, Entry::Replaced { version });
     }
@@ -83,9 +83,9 @@ impl Lane {
         let Some(count) = self.chain_count() else { return Vec::new() };
         let unsigned: Vec<Slot> = self
             .slots
-            .range(count..)
+            .to_look_at(count..)
             .filter(|(_, record)| record.mined.is_none() && self.unsigned_content(record).is_some())
-            .map(|(slot, _)| *slot)
+            .map(|(slot, _)| slot)
             .collect();
         let mut jobs = Vec::new();
         for slot in unsigned {
@@ -182,14 +182,12 @@ impl Lane {
 
     /// A transaction that is here, wherever.
     pub(super) fn known(&self, id: TxId) -> Option<&Transaction> {
-        self.bound
-            .get(&id)
-            .or_else(|| self.waiting.values().find(|waiting| waiting.tx.id == id).map(|waiting| &waiting.tx))
+        self.bound.get(&id).or_else(|| self.waiting.by_id(id).map(|waiting| &waiting.tx))
     }
 
     /// A signature that is under way for a waiting transaction is forgotten.
     pub(super) fn stop_signing(&mut self, id: TxId) {
-        if let Some(Prep::Signing { slot, .. }) = self.waiting_mut(id).map(|waiting| waiting.prep.clone()) {
+        if let Some(&Prep::Signing { slot, .. }) = self.waiting.by_id(id).map(|waiting| waiting.prep()) {
             self.cut_from(slot);
         }
     }

@@ -5,6 +5,8 @@
 //! its transaction has a newer content (a cancel's no-op, a replace that has passed its checks). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
 //! at the most attempts a content may have; from there on the same bytes go on being sent.
 
+use std::collections::BTreeSet;
+
 use super::budget::draft_fee;
 use super::keep::current;
 use super::{Action, Lane, NextGas, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord};
@@ -23,9 +25,12 @@ impl Lane {
         let lowest = self.lowest_open(count);
         let open: Vec<Slot> = self
             .slots
-            .range(count..)
-            .filter(|(_, r)| r.mined.is_none() && r.work.signing.is_none() && !r.attempts.is_empty())
-            .map(|(slot, _)| *slot)
+            .to_look_at(count..)
+            .map(|(slot, _)| slot)
+            .chain(lowest)
+            .collect::<BTreeSet<Slot>>()
+            .into_iter()
+            .filter(|slot| self.slots.get(slot).is_some_and(may_have_another))
             .collect();
         let mut drafts = Vec::new();
         for slot in open {
@@ -199,4 +204,9 @@ impl Lane {
         work.signing_fee = draft_fee(&draft);
         Some(Draft { serial, ..draft })
     }
+}
+
+/// It has bytes, is in no block, and nothing is being signed for it.
+fn may_have_another(record: &SlotRecord) -> bool {
+    record.mined.is_none() && record.work.signing.is_none() && !record.attempts.is_empty()
 }

@@ -65,9 +65,9 @@ impl Lane {
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
         let reserved: Vec<TxId> = self
             .slots
+            .bare()
             .range(lowest_free..)
-            .filter(|(_, record)| record.attempts.is_empty())
-            .filter_map(|(_, record)| record.tx)
+            .filter_map(|slot| self.slots.get(slot)?.tx)
             .collect();
         let before = self.row.returned.len();
         let mut given_up = reserved.len();

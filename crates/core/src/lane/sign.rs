@@ -48,9 +48,10 @@ impl Lane {
         let mut drafts = Vec::new();
         let open: Vec<Slot> = self
             .slots
+            .bare()
             .range(count..)
-            .filter(|(_, r)| r.attempts.is_empty() && r.work.signing.is_none())
-            .map(|(s, _)| *s)
+            .filter(|slot| self.slots.get(slot).is_some_and(|record| record.work.signing.is_none()))
+            .copied()
             .collect();
         for slot in open {
             let serial = self.serial();
@@ -148,10 +149,8 @@ impl Lane {
                         self.fail_waiting(id, ReasonCode::SignatureRefused, text, now);
                     }
                     signer::Error::Unavailable(why) => {
-                        if let Some(waiting) = self.waiting_mut(id) {
-                            waiting.prep =
-                                Prep::Retry { tries: 1, at: now.after(back_off(2, 100, 5_000)), why };
-                        }
+                        let at = now.after(back_off(2, 100, 5_000));
+                        self.waiting.set_prep(id, Prep::Retry { tries: 1, at, why });
                     }
                 }
             }
@@ -169,13 +168,11 @@ impl Lane {
             .collect();
         for slot in cut {
             let Some(tentative) = self.tentative.remove(&slot) else { continue };
-            let Some(waiting) = tentative.tx.and_then(|id| self.waiting_mut(id)) else { continue };
-            if matches!(waiting.prep, Prep::Signing { serial, .. } if serial == tentative.serial) {
+            let Some(waiting) = tentative.tx.and_then(|id| self.waiting.by_id(id)) else { continue };
+            if matches!(waiting.prep(), Prep::Signing { serial, .. } if *serial == tentative.serial) {
                 // Its gas is known no more; estimates are cheap next to a cut.
-                waiting.prep = match waiting.tx.payload().gas {
-                    Some(gas) => Prep::Ready { gas },
-                    None => Prep::New,
-                };
+                let prep = waiting.tx.payload().gas.map_or(Prep::New, |gas| Prep::Ready { gas });
+                self.waiting.set_prep(waiting.tx.id, prep);
             }
         }
     }
@@ -244,7 +241,7 @@ impl Lane {
         record.work.unclear_sends = 0;
         record.work.probes = 0;
         record.work.probe_at = None;
-        record.attempts.push(attempt.clone());
+        self.slots.add_attempt(draft.slot, attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {
             if tx.status.state.is_waiting() {

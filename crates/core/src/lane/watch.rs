@@ -26,6 +26,10 @@ use crate::{Millis, Slot, TxId};
 
 impl Lane {
     pub(super) fn take_view(&mut self, view: Arc<ChainView>, receipts: Vec<Receipt>, now: Millis) {
+        let moves = self.view.as_ref().is_none_or(|before| moves(before, &view, self.id.signer));
+        if moves {
+            self.slots.look_at_all();
+        }
         if view.status == ChainStatus::Changed {
             self.view = Some(view);
             return;
@@ -36,7 +40,9 @@ impl Lane {
         let goes_on = self.live_view().is_some_and(|before| view.shows(&before.head.at));
         let head = view.head.at;
         self.view = Some(view);
-        self.check_winners(goes_on, now);
+        if moves {
+            self.check_winners(goes_on, now);
+        }
         self.watch_kept(goes_on, now);
         for receipt in receipts {
             self.take_receipt(receipt, head, now);
@@ -82,7 +88,7 @@ impl Lane {
         let Some(view) = self.live_view().filter(|_| !self.planted_no_hash()) else { return };
         let count = self.chain_count();
         let mut rechecked = Vec::new();
-        for (slot, record) in &mut self.slots {
+        for (slot, record) in self.slots.each_mut(..) {
             let has_ended = record.tx.is_some_and(|id| self.reopened.contains_key(&id));
             let txs = if has_ended { &mut self.reopened } else { &mut self.bound };
             let tx = record.tx.and_then(|id| txs.get_mut(&id));
@@ -183,18 +189,18 @@ impl Lane {
         let Some(head) = self.live_view().map(|view| view.head.at) else { return };
         let Some(count) = self.chain_count() else { return };
         let mut looks = Vec::new();
-        for (slot, record) in self.slots.range_mut(..count) {
+        self.slots.each_to_look_at(..count, |slot, record| {
             let work = &mut record.work;
             if record.mined.is_some() || work.looking.is_some() || record.attempts.is_empty() {
-                continue;
+                return;
             }
             if work.look_at > now {
                 plan.wake(work.look_at);
-                continue;
+                return;
             }
             work.looking = Some(head);
-            looks.push((*slot, record.attempts.iter().map(|attempt| attempt.hash).collect()));
-        }
+            looks.push((slot, record.attempts.iter().map(|attempt| attempt.hash).collect()));
+        });
         if !looks.is_empty() {
             plan.actions.push(Action::Look(looks));
         }
@@ -236,4 +242,15 @@ impl Lane {
             self.planted_null_receipt(*slot, now);
         }
     }
+}
+
+/// Another picture of what slots are judged by.
+fn moves(before: &ChainView, after: &ChainView, signer: crate::Account) -> bool {
+    before.head != after.head
+        || (before.safe, before.finalized) != (after.safe, after.finalized)
+        || before.fees != after.fees
+        || before.status != after.status
+        || before.counts.get(&signer) != after.counts.get(&signer)
+        || before.balances.get(&signer) != after.balances.get(&signer)
+        || before.delegated.contains(&signer) != after.delegated.contains(&signer)
 }

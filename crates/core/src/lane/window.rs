@@ -18,6 +18,9 @@ use super::{Lane, Plan, SlotRecord};
 use crate::settings::Allocation;
 use crate::{Millis, Slot};
 
+/// The most waiting transactions that are held in memory, however wide the window: more come while these are signed.
+const MOST_AHEAD: u64 = 2_000;
+
 /// What refusals have taught about the window; not stored, since a start may meet other nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Learned {
@@ -45,13 +48,13 @@ impl Lane {
         self.window().max(self.settings.max_signed_ahead)
     }
 
-    /// How many waiting transactions are held in memory and prepared: twice what can be bound.
+    /// How many waiting transactions are held in memory and prepared: twice what can be bound, within reason.
     pub(super) fn prepared_ahead(&self) -> u64 {
         let bound = match self.settings.allocation {
             Allocation::Dispatch => self.settings.max_in_flight,
             Allocation::Admission => self.settings.max_in_flight.max(self.settings.max_signed_ahead),
         };
-        bound.saturating_mul(2)
+        bound.saturating_mul(2).min(MOST_AHEAD)
     }
 
     fn configured_window(&self) -> u64 {
@@ -71,6 +74,7 @@ impl Lane {
         let below = refused.0.saturating_sub(count.0).max(least);
         let grows_at = now.after(self.settings.resubmit_after);
         self.learned = Some(Learned { most: self.window().min(below), grows_at });
+        self.slots.look_at_all();
     }
 
     /// One more for each interval that has passed, until it is what was configured.
@@ -81,6 +85,7 @@ impl Lane {
         while learned.grows_at <= now && learned.most < configured {
             learned.most += 1;
             learned.grows_at = learned.grows_at.after(self.settings.resubmit_after);
+            self.slots.look_at_all();
         }
         if learned.most >= configured {
             self.learned = None;

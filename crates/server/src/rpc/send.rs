@@ -17,7 +17,7 @@ use landfall_core::ports::store::{Admission, Store};
 use landfall_core::request::{AtOnce, OnInsufficientFunds, Options, Payload};
 use landfall_core::transaction::{ReasonCode, Status, Transaction};
 use landfall_core::{Account, LaneId, Slot, TxId};
-use landfall_engine::{Handle, Submission, Told};
+use landfall_engine::{Handle, Listening, Submission, Told};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -56,8 +56,11 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
         options: Options { on_insufficient_funds: OnInsufficientFunds::Fail, ..Options::default() },
         at_once: Some(AtOnce { nonce: asked.nonce }),
     };
-    // What a key stands for is told whatever became of the nonce meanwhile.
-    let known = asker.app.handle.known(&submission).await?;
+    // What a key stands for is told whatever became of the nonce meanwhile. Without a nonce the admission says it.
+    let known = match asked.nonce {
+        Some(_) => asker.app.handle.known(&submission).await?,
+        None => None,
+    };
     // Nobody may come between the look for others with this nonce and the admission.
     let nonce = asked.nonce.filter(|_| known.is_none());
     let (first, follower) = match asker.app.underway.enter(asked.lane, nonce, &submission.payload) {
@@ -72,15 +75,15 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
     let handle = asker.app.handle.clone();
     tokio::spawn(async move {
         let begun = match known {
-            Some(known) => Ok(begun(known)),
+            Some(known) => Ok(begun(known, None)),
             None => admit(&handle, submission, nonce).await,
         };
         // Only a batch needs it: the next call is admitted after this one.
         admitted.send(()).ok();
         let said = match begun {
             Ok(Begun::Said(said)) => said,
-            Ok(Begun::Waits(tx)) => {
-                let told = handle.hash_of(&tx, HASH_LIMIT, first.left()).await;
+            Ok(Begun::Waits(tx, listening)) => {
+                let told = handle.hash_of(&tx, listening, HASH_LIMIT, first.left()).await;
                 answer(tx.id, told)
             }
             Err(error) => Err(error),
@@ -102,7 +105,7 @@ pub(super) async fn finish(waited: Waited) -> Result<String, RpcError> {
 /// How far a call is after its admission.
 enum Begun {
     Said(Result<String, RpcError>),
-    Waits(Box<Transaction>),
+    Waits(Box<Transaction>, Option<Listening>),
 }
 
 async fn admit(handle: &Handle, submission: Submission, nonce: Option<Slot>) -> Result<Begun, RpcError> {
@@ -111,12 +114,13 @@ async fn admit(handle: &Handle, submission: Submission, nonce: Option<Slot>) -> 
     {
         return Ok(before);
     }
-    Ok(begun(handle.admit_at_once(submission).await?))
+    let (admission, listening) = handle.admit_at_once(submission).await?;
+    Ok(begun(admission, listening))
 }
 
-fn begun(admission: Admission) -> Begun {
+fn begun(admission: Admission, listening: Option<Listening>) -> Begun {
     match admission {
-        Admission::New(tx) | Admission::Replay(tx) => Begun::Waits(Box::new(tx)),
+        Admission::New(tx) | Admission::Replay(tx) => Begun::Waits(Box::new(tx), listening),
         Admission::Removed(kept) => Begun::Said(match kept.hash {
             Some(hash) => Ok(json!(hash).to_string()),
             None => Err(ended(kept.id, &kept.status())),
@@ -238,7 +242,7 @@ async fn sent_before(
         let given = |tx: &Transaction| tx.request.at_once.and_then(|at_once| at_once.nonce) == Some(nonce);
         match waiting.into_iter().find(given) {
             Some(tx) if does_the_same(&tx.request.payload, payload) => {
-                return Ok(Some(Begun::Waits(Box::new(tx))));
+                return Ok(Some(Begun::Waits(Box::new(tx), None)));
             }
             Some(_) => {
                 return Err(too_low(

@@ -1,6 +1,6 @@
 use super::super::test_world::{Fault, payment};
 use super::{Kind, settings, world};
-use crate::lane::LaneEvent;
+use crate::lane::{Action, LaneEvent};
 use crate::ports::store::CommandKind;
 use crate::request::Options;
 use crate::settings::LaneSettings;
@@ -87,4 +87,35 @@ fn an_idle_lane_has_nothing_to_load() {
     assert!(world.desk.lane.is_idle());
     world.wait(100_000);
     assert!(world.started.is_empty());
+}
+
+/// A queue of any length costs the same memory, and news of it cost no second look at what is here.
+#[test]
+fn a_lane_with_enough_in_memory_reads_only_commands() {
+    let mut world = world(LaneSettings { max_in_flight: 2, ..settings() });
+    let limits = |world: &super::super::test_world::World| -> Vec<u32> {
+        let loads = world.started.iter().filter_map(|action| match action {
+            Action::Load { limit } => Some(*limit),
+            _ => None,
+        });
+        loads.collect()
+    };
+    world.command(CommandKind::Pause);
+    world.rest();
+    let ids: Vec<_> = (0..10).map(|_| world.submit()).collect();
+    world.turn(vec![LaneEvent::Work]);
+    assert_eq!(limits(&world), [4], "twice the window");
+    world.rest();
+    assert_eq!(world.desk.lane.waiting.len(), 4);
+    world.turn(vec![LaneEvent::Work]);
+    assert_eq!(limits(&world), [0], "only commands");
+    world.rest();
+
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.desk.store.state(ids[1]), TxState::Broadcast);
+    assert_eq!(world.desk.lane.waiting.len(), 2, "half of them is enough");
+    world.calm_down(50);
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+    assert!(world.desk.lane.is_idle(), "nothing is left to read");
 }
