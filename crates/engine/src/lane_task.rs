@@ -249,8 +249,7 @@ pub(crate) async fn write(
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
     let at_admission = shared.parts.slots_at_admission.contains(&id);
-    let told =
-        if at_admission { awaited::answers(&commit.txs) } else { shared.awaited.wanted(&commit.txs) };
+    let told = if at_admission { awaited::answers(&commit.txs) } else { shared.awaited.wanted(&commit.txs) };
     if shared.parts.timings.planted == Some(PlantedInEngine::ToldBeforeCommit) {
         shared.awaited.tell(told.clone());
     }

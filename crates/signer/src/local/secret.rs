@@ -41,7 +41,8 @@ impl Secret {
 
     /// The account that this key signs for.
     pub(crate) fn account(&self) -> Account {
-        let public = CONTEXT.with_borrow(|context| self.0.public_key(&context.curve)).serialize_uncompressed();
+        let public =
+            CONTEXT.with_borrow(|context| self.0.public_key(&context.curve)).serialize_uncompressed();
         // The first byte tells the encoding; the point itself is the 64 bytes behind it.
         Account(Address::from_raw_public_key(&public[1..]))
     }
