@@ -48,7 +48,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox:
     let task = shared.clone();
     shared.tasks.spawn(async move {
         let event = match action {
-            Action::Load { limit } => load(&task, lane, limit).await,
+            Action::Load { limit } => load(&task, lane, limit, &answer.mailbox).await,
             Action::Prepare(jobs) => prepare(chain.as_ref(), jobs).await,
             Action::Sign(drafts) => sign(&task, chain.as_ref(), lane, drafts).await,
             Action::Send(outgoing) => send(&task, chain.as_ref(), outgoing).await,
@@ -99,10 +99,11 @@ fn unknown(out: &Outgoing, text: &str) -> Sent {
     }
 }
 
-pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32) -> LaneEvent {
+pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32, mailbox: &Mailbox) -> LaneEvent {
     let store = shared.parts.store.as_ref();
+    let may_have_commands = mailbox.may_have_commands();
     let read = async {
-        let commands = store.commands(lane, COMMANDS).await?;
+        let commands = if may_have_commands { store.commands(lane, COMMANDS).await? } else { Vec::new() };
         let waiting = store.waiting(lane, limit).await?;
         let mut mentioned = Vec::new();
         for id in commands.iter().filter_map(|command| command.kind.tx()) {
@@ -117,7 +118,12 @@ pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32) -> LaneEvent
         }
         Ok::<_, landfall_core::ports::store::Error>(Loaded { waiting, asked: limit, commands, mentioned })
     };
-    match read.await {
+    let read = read.await;
+    let has_none = read.as_ref().is_ok_and(|loaded| loaded.commands.is_empty());
+    if may_have_commands && !has_none {
+        mailbox.has_commands();
+    }
+    match read {
         Ok(loaded) => LaneEvent::Loaded(loaded),
         Err(error) => {
             tracing::warn!(lane = %shared.shown(lane), %error, "waiting transactions could not be read");

@@ -277,8 +277,8 @@ impl Handle {
         self.tell(&answer);
         let admission = answer?;
         // A replay is another transaction than the one that was to be stored.
-        let listening = listening
-            .filter(|listening| matches!(&admission, Admission::New(tx) if tx.id == listening.id()));
+        let listening =
+            listening.filter(|listening| matches!(&admission, Admission::New(tx) if tx.id == listening.id()));
         Ok((admission, listening))
     }
 
@@ -430,7 +430,7 @@ impl Handle {
             Err(error) => return Err(not_written(error)),
         };
         if let Admission::New(tx) = &admission {
-            self.shared.work_for(tx.lane);
+            self.shared.admitted_for(tx.lane);
         }
         Ok(admission)
     }

@@ -9,6 +9,7 @@ use landfall_core::ports::store::{Command, CommandKind};
 use landfall_core::{LaneId, Token};
 
 use crate::lives::Lives;
+use crate::mailbox::Mailbox;
 use crate::supervisor::Shared;
 use crate::{actions, lane_task};
 
@@ -58,13 +59,14 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
     let settings = parts.chains.get(&id.chain).map(|chain| chain.settings.clone()).unwrap_or_default();
     let mut lives = Lives::of(&record);
     let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
+    let mailbox = Mailbox::default();
     while shared.session_is_live() {
         let load = lane.plan(parts.clock.now()).actions.into_iter().find_map(|action| match action {
             Action::Load { limit } => Some(limit),
             _ => None,
         });
         let Some(limit) = load else { return Ok(()) };
-        let mut event = actions::load(shared, id, limit).await;
+        let mut event = actions::load(shared, id, limit, &mailbox).await;
         if let LaneEvent::Loaded(loaded) = &mut event {
             loaded.commands.retain(|command: &Command| needs_no_key(&command.kind));
             if loaded.commands.is_empty() {

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use landfall_core::lane::{Lane, LaneEvent};
+use landfall_core::lane::{Lane, LaneCounts, LaneEvent};
 use landfall_core::ports::store::{Acquired, LaneCommit, Write, WriteError, Written};
 use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::actions;
 use crate::awaited;
+use crate::directory::Pace;
 use crate::lives::Lives;
 use crate::mailbox::{Mailbox, Question};
 use crate::parts::PlantedInEngine;
@@ -207,7 +208,9 @@ async fn run_once(
             return Ended::Lost;
         }
         let plan = lane.plan(parts.clock.now());
-        shared.counted(id, lane.counts());
+        let counts = lane.counts();
+        shared.counted(id, counts);
+        shared.directory.goes_at(id, pace(&lane, &counts));
         wake_at = plan.wake_at;
         for action in plan.actions {
             actions::start(shared, id, action, mailbox.clone());
@@ -216,6 +219,18 @@ async fn run_once(
         if idle_since.is_some_and(|since| now.since(since) >= parts.timings.idle) {
             return Ended::GiveBack;
         }
+    }
+}
+
+/// What the lane needs to hear of its chain.
+fn pace(lane: &Lane, counts: &LaneCounts) -> Pace {
+    let LaneCounts { waiting, more, signed, out, without_receipt, returned, held, .. } = *counts;
+    if lane.is_idle() {
+        Pace::Resting
+    } else if more || held || waiting + signed + out + without_receipt + returned > 0 {
+        Pace::Busy
+    } else {
+        Pace::Settling
     }
 }
 
@@ -234,8 +249,7 @@ pub(crate) async fn write(
     let stored: Vec<TxHash> = commit.attempts.iter().map(|attempt| attempt.hash).collect();
     let entries = commit.journal.len();
     let at_admission = shared.parts.slots_at_admission.contains(&id);
-    let told =
-        if at_admission { awaited::answers(&commit.txs) } else { shared.awaited.wanted(&commit.txs) };
+    let told = if at_admission { awaited::answers(&commit.txs) } else { shared.awaited.wanted(&commit.txs) };
     if shared.parts.timings.planted == Some(PlantedInEngine::ToldBeforeCommit) {
         shared.awaited.tell(told.clone());
     }

@@ -21,7 +21,7 @@
 //! | `keyless.rs` | ending what waits in lanes without signer |
 //! | `actions.rs` | doing what a plan asks for |
 //! | `prove.rs` | finding out who took a slot |
-//! | `watcher.rs` | following one chain for all its lanes |
+//! | `watcher.rs`, `accounts.rs` | following one chain for all its lanes, and whose count is asked when |
 //! | `retention.rs` | removing the history of what ended long ago |
 //! | `telemetry.rs`, `lives.rs`, `gauges.rs` | what is counted and measured, and how lanes are named in logs |
 //! | `mailbox.rs`, `directory.rs` | how events reach a lane |
@@ -29,6 +29,7 @@
 //! The crate knows ports only: no database, no RPC client. It spawns its tasks through one [`tasks::Tasks`], so that
 //! dropping an engine ends all of it at once, as a crash would.
 
+mod accounts;
 mod actions;
 mod admission;
 mod at_admission;

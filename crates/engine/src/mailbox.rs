@@ -5,6 +5,7 @@
 //! own mailbox: answers to what an earlier load had asked for go nowhere.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ struct Inbox {
     moved: BTreeSet<TxId>,
     stop: bool,
     view: Option<Arc<ChainView>>,
+    /// A newer view that is no reason for a turn.
+    later: Option<Arc<ChainView>>,
     receipts: Vec<Receipt>,
     answers: Vec<LaneEvent>,
     questions: Vec<Question>,
@@ -59,6 +62,8 @@ pub(crate) struct Mail {
 pub(crate) struct Mailbox {
     inbox: Mutex<Inbox>,
     arrived: Notify,
+    /// The store was asked for commands, had none, and got none since.
+    no_commands: AtomicBool,
 }
 
 impl Mailbox {
@@ -66,10 +71,26 @@ impl Mailbox {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store may have something new.
+    /// The store may have something new: transactions or commands.
     pub(crate) fn wake(&self) {
+        self.no_commands.store(false, Ordering::Release);
+        self.wake_for_txs();
+    }
+
+    /// The store has new transactions.
+    pub(crate) fn wake_for_txs(&self) {
         self.inbox().work = true;
         self.arrived.notify_one();
+    }
+
+    /// May the store have commands? What is stored from here on is told by a wake-up.
+    pub(crate) fn may_have_commands(&self) -> bool {
+        !self.no_commands.swap(true, Ordering::AcqRel)
+    }
+
+    /// There are some, or it could not be read: they are read again until there are none.
+    pub(crate) fn has_commands(&self) {
+        self.no_commands.store(false, Ordering::Release);
     }
 
     /// Something was committed about a transaction that this lane asked about.
@@ -87,9 +108,15 @@ impl Mailbox {
     pub(crate) fn view(&self, view: Arc<ChainView>, receipts: Vec<Receipt>) {
         let mut inbox = self.inbox();
         inbox.view = Some(view);
+        inbox.later = None;
         inbox.receipts.extend(receipts);
         drop(inbox);
         self.arrived.notify_one();
+    }
+
+    /// A new picture for the next turn, whatever brings that about.
+    pub(crate) fn view_for_later(&self, view: Arc<ChainView>) {
+        self.inbox().later = Some(view);
     }
 
     pub(crate) fn answer(&self, event: LaneEvent) {
@@ -129,7 +156,7 @@ impl Mailbox {
             events.push(LaneEvent::Moved(inbox.moved.into_iter().collect()));
         }
         events.extend(inbox.answers);
-        if let Some(view) = inbox.view {
+        if let Some(view) = inbox.later.or(inbox.view) {
             events.push(LaneEvent::Chain { view, receipts: inbox.receipts });
         }
         Mail { events, questions: inbox.questions, stop: inbox.stop }

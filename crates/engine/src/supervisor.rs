@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use landfall_core::lane::LaneCounts;
 use landfall_core::ports::store::Acquired;
-use landfall_core::{ChainId, LaneId, SessionId};
-use tokio::sync::Notify;
+use landfall_core::{ChainId, LaneId, SessionId, Token};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::awaited::Awaited;
@@ -23,6 +23,10 @@ use crate::tasks::Tasks;
 use crate::telemetry::{Fact, Renewal, ShownLane};
 use crate::writer::Writer;
 
+const ACQUIRED_AT_ONCE: usize = 16;
+/// A node that is alone is told of all work by its own callers. At every so many scans its lanes are woken all the same.
+const WOKEN_EVERY: u32 = 15;
+
 /// What the tasks of one engine share.
 pub(crate) struct Shared {
     pub(crate) parts: Parts,
@@ -35,6 +39,10 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     running: Mutex<BTreeSet<LaneId>>,
     wanted: Mutex<BTreeSet<LaneId>>,
+    /// Lanes that were taken since it was last looked.
+    taken: Mutex<Vec<LaneId>>,
+    /// How many leases may be asked for at once: the writes of lanes that run are not to wait behind all of them.
+    acquiring: Semaphore,
     lanes_changed: Notify,
     pokes: BTreeMap<ChainId, Notify>,
     /// What is wrong with a chain, and since when.
@@ -71,6 +79,8 @@ impl Shared {
             stopping: AtomicBool::new(false),
             running: Mutex::default(),
             wanted: Mutex::default(),
+            taken: Mutex::default(),
+            acquiring: Semaphore::new(ACQUIRED_AT_ONCE),
             lanes_changed: Notify::new(),
             pokes,
             troubles: Mutex::default(),
@@ -98,6 +108,14 @@ impl Shared {
     pub(crate) fn work_for(&self, lane: LaneId) {
         if !self.hinted_work_for(lane) {
             self.parts.store.announce(lane);
+        }
+    }
+
+    /// A transaction for this lane was just stored here.
+    pub(crate) fn admitted_for(&self, lane: LaneId) {
+        match self.directory.mailbox(lane) {
+            Some(mailbox) => mailbox.wake_for_txs(),
+            None => self.work_for(lane),
         }
     }
 
@@ -227,6 +245,10 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn runs(&self, lane: LaneId) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane)
+    }
+
     pub(crate) fn running_lanes(&self) -> usize {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -310,8 +332,11 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
     let scan = shared.parts.timings.scan;
     let mut spread = Spread::new(shared.session, scan / 2);
     let mut disabled_at = Instant::now();
+    let mut scans = 0_u32;
     while !shared.is_stopping() {
-        look_around(&shared, &mut spread).await;
+        let wakes = !spread.is_alone() || scans.is_multiple_of(WOKEN_EVERY);
+        look_around(&shared, &mut spread, wakes).await;
+        scans = scans.wrapping_add(1);
         if disabled_at.elapsed() >= scan {
             disabled_at = Instant::now();
             if let Err(error) = shared.read_disabled().await {
@@ -339,10 +364,12 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
     }
 }
 
-/// Asks the store which lanes have work and who has them, and gives lanes back that belong to another node.
-async fn look_around(shared: &Shared, spread: &mut Spread) {
+/// Asks the store which lanes have work and who has them, and gives lanes back that belong to another node. Lanes that
+/// run here are woken if somebody else may have brought the work.
+async fn look_around(shared: &Shared, spread: &mut Spread, wakes: bool) {
     match shared.parts.store.lanes_with_work().await {
         Ok(lanes) => {
+            let lanes: Vec<LaneId> = lanes.into_iter().filter(|lane| wakes || !shared.runs(*lane)).collect();
             let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
             wanted.extend(lanes);
         }
@@ -380,11 +407,12 @@ impl Drop for Running {
 }
 
 async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
+    for lane in std::mem::take(&mut *shared.taken.lock().unwrap_or_else(PoisonError::into_inner)) {
+        spread.taken(lane);
+    }
     let wanted = std::mem::take(&mut *shared.wanted.lock().unwrap_or_else(PoisonError::into_inner));
     for lane in wanted {
-        let is_running = shared.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane);
-        let is_ours = shared.parts.signers.contains_key(&lane);
-        if is_running {
+        if shared.runs(lane) {
             // What brought it here may have come after its last look. Without a mailbox it is being loaded, or given
             // back: it stays wanted until that is over.
             match shared.directory.mailbox(lane) {
@@ -394,6 +422,7 @@ async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
             continue;
         }
         let hindered = shared.is_hindered(lane.chain);
+        let is_ours = shared.parts.signers.contains_key(&lane);
         if shared.is_stopping()
             || !shared.session_is_live()
             || !spread.may_take(lane, hindered, Instant::now())
@@ -401,33 +430,48 @@ async fn start_wanted(shared: &Arc<Shared>, spread: &mut Spread) {
         {
             continue;
         }
-        match shared.parts.store.acquire(lane, shared.session).await {
-            Ok(Acquired::Yes { token }) => {
-                shared.note(Fact::LeaseAcquired);
-                let signer = shared.parts.telemetry.signer(lane.signer);
-                let (chain, node) = (lane.chain, &shared.parts.node);
-                tracing::info!(%chain, %signer, %token, %node, "lease acquired");
-                shared.leases.acquired.fetch_add(1, Ordering::Relaxed);
-                spread.taken(lane);
-                shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
-                let task = shared.clone();
-                let running = Running { shared: task.clone(), lane };
-                shared.tasks.spawn(async move {
-                    if is_ours {
-                        lane_task::run(task, lane, token).await;
-                    } else {
-                        keyless::run(task, lane, token).await;
-                    }
-                    drop(running);
-                });
+        shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(lane);
+        let running = Running { shared: shared.clone(), lane };
+        // A task of its own: where a thousand lanes start at once, their leases are not asked for one after the other.
+        shared.tasks.spawn(async move {
+            if let Some(token) = acquire(&running.shared, lane).await {
+                let shared = running.shared.clone();
+                if is_ours {
+                    lane_task::run(shared, lane, token).await;
+                } else {
+                    keyless::run(shared, lane, token).await;
+                }
             }
-            Ok(Acquired::HeldBy { node, .. }) => {
-                tracing::debug!(lane = %shared.shown(lane), %node, "another node has the lane");
-            }
-            Err(error) => {
-                let lane = shared.shown(lane);
-                tracing::warn!(%lane, %error, "the lease could not be acquired; trying again");
-            }
+            drop(running);
+        });
+    }
+}
+
+/// The lease of a lane, if it can be had.
+async fn acquire(shared: &Shared, lane: LaneId) -> Option<Token> {
+    // Nothing closes it.
+    let _turn = shared.acquiring.acquire().await.ok()?;
+    if shared.is_stopping() || !shared.session_is_live() {
+        return None;
+    }
+    match shared.parts.store.acquire(lane, shared.session).await {
+        Ok(Acquired::Yes { token }) => {
+            shared.note(Fact::LeaseAcquired);
+            let signer = shared.parts.telemetry.signer(lane.signer);
+            let (chain, node) = (lane.chain, &shared.parts.node);
+            tracing::info!(%chain, %signer, %token, %node, "lease acquired");
+            shared.leases.acquired.fetch_add(1, Ordering::Relaxed);
+            shared.taken.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
+            Some(token)
+        }
+        Ok(Acquired::HeldBy { node, .. }) => {
+            tracing::debug!(lane = %shared.shown(lane), %node, "another node has the lane");
+            None
+        }
+        Err(error) => {
+            let lane = shared.shown(lane);
+            tracing::warn!(%lane, %error, "the lease could not be acquired; trying again");
+            None
         }
     }
 }

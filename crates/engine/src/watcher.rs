@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
@@ -16,6 +15,8 @@ use landfall_core::request::Finality;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
 use landfall_core::{Account, ChainId, LaneId, Millis};
 
+use crate::accounts::{Accounts, Answers, Due, Look};
+use crate::directory::News;
 use crate::parts::PlantedInEngine;
 use crate::reader::Reader;
 use crate::supervisor::Shared;
@@ -27,8 +28,6 @@ const LONGEST_WALK: u64 = 256;
 const KEPT: usize = 1_024;
 /// Kept below the scanned block where finality is by tag.
 const TAG_DEPTH: u64 = 128;
-/// How often the code of accounts is read again.
-const CODES_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
@@ -42,14 +41,7 @@ pub(crate) struct Watcher {
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
-    codes: Codes,
-}
-
-/// Which accounts have delegated code, and when that was read.
-#[derive(Default)]
-struct Codes {
-    read: BTreeMap<Account, bool>,
-    read_at: Option<Millis>,
+    accounts: Accounts,
 }
 
 /// What the store remembers of the chain.
@@ -80,7 +72,7 @@ impl Watcher {
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
-            codes: Codes::default(),
+            accounts: Accounts::default(),
         }
     }
 
@@ -119,25 +111,61 @@ impl Watcher {
         let before = self.shared.directory.view(id);
         let head = before.as_ref().map_or(head, |before| not_older(&self.recent, head, before.head));
         let is_new = self.recent.last_key_value().is_none_or(|(_, hash)| *hash != head.at.hash);
-        let accounts: Vec<_> = self.shared.directory.accounts(id).into_iter().collect();
-        let counted = before.is_some_and(|view| accounts.iter().all(|a| view.counts.contains_key(a)));
-        if !is_new && counted && self.status == ChainStatus::Live {
+        match before {
+            Some(before) if !is_new && self.status == ChainStatus::Live && before.head.at == head.at => {
+                self.look_again(&before).await
+            }
+            Some(_) | None => self.look_at(head, is_new).await,
+        }
+    }
+
+    /// The head is the one that was looked at: only lanes that were loaded since, or whose last answer is old, are asked
+    /// about.
+    async fn look_again(&mut self, before: &ChainView) -> Result<(), Error> {
+        let id = self.chain.id();
+        let now = self.shared.parts.clock.now();
+        if !self.shared.directory.has_uncounted(id) && !self.accounts.may_be_due(now) {
             return Ok(());
         }
+        let at = &before.head.at;
+        let look = self.questions(at, BTreeSet::new(), false);
+        let due = self.accounts.due(&look);
+        if due.accounts.is_empty() {
+            return Ok(());
+        }
+        let answers = self.answers(&due, at).await?;
+        self.accounts.take(&look, &due, answers);
+        let view = ChainView {
+            counts: self.accounts.counts(),
+            balances: self.accounts.balances(),
+            delegated: self.accounts.delegated(),
+            ..before.clone()
+        };
+        let news =
+            News { view: Arc::new(view), receipts: BTreeMap::new(), asked: due.accounts, for_all: false };
+        self.shared.directory.publish(id, news);
+        Ok(())
+    }
+
+    async fn look_at(&mut self, head: Block, is_new: bool) -> Result<(), Error> {
+        let id = self.chain.id();
         let blocks = self.walk_back(head).await?;
+        let was_live = self.status == ChainStatus::Live;
         self.status = self.judge(&blocks).await?;
         let receipts = self.receipts(&blocks).await?;
-        let (counts, balances, fees, safe, finalized) = tokio::join!(
-            self.chain.counts(&accounts, &head.at),
-            self.chain.balances(&accounts, &head.at),
+        let mined: BTreeSet<Account> = receipts.keys().map(|lane| lane.signer).collect();
+        // What was asked on another fork, or below blocks that were not followed, does not hold any more.
+        let all = !was_live || !self.goes_on(&blocks);
+        let look = self.questions(&head.at, mined, all);
+        let due = self.accounts.due(&look);
+        let (answers, fees, safe, finalized) = tokio::join!(
+            self.answers(&due, &head.at),
             self.chain.fees(&head),
             self.tagged(BlockAt::Safe),
             self.tagged(BlockAt::Finalized),
         );
-        let (counts, fees) = (counts?, fees?);
-        // A balance is for waiting in time; without it a transaction is tried, and the node says.
-        let balances = balances.unwrap_or_default();
-        let delegated = self.delegated(&accounts, &head.at, !receipts.is_empty()).await;
+        let (answers, fees) = (answers?, fees?);
+        self.accounts.take(&look, &due, answers);
         if self.status == ChainStatus::Live && self.adopt(&blocks) {
             tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
             self.shared.note(Fact::NewFork { chain: id });
@@ -154,18 +182,36 @@ impl Watcher {
             safe: safe.filter(|block| self.agrees(block)).map(|block| block.number),
             finalized: finalized.map(|block| block.number),
             fees,
-            balances: accounts.iter().copied().zip(balances).collect(),
-            counts: accounts.into_iter().zip(counts).collect(),
-            delegated,
+            counts: self.accounts.counts(),
+            balances: self.accounts.balances(),
+            delegated: self.accounts.delegated(),
         };
         let found = receipts.values().map(|of_lane| of_lane.len() as u64).sum();
         self.shared.note(Fact::ReceiptChecked { chain: id, result: ReceiptCheck::Found, count: found });
-        self.shared.directory.publish(id, Arc::new(view), receipts);
+        self.shared
+            .directory
+            .publish(id, News { view: Arc::new(view), receipts, asked: due.accounts, for_all: all });
         self.reader.forget();
         if is_new {
             self.remember(head, finalized).await;
         }
         Ok(())
+    }
+
+    fn questions(&self, at: &BlockRef, mined: BTreeSet<Account>, all: bool) -> Look {
+        let (id, now) = (self.chain.id(), self.shared.parts.clock.now());
+        let uncounted = self.shared.directory.uncounted(id);
+        Look { head: at.hash, now, lanes: self.shared.directory.paces(id), uncounted, mined, all }
+    }
+
+    async fn answers(&self, due: &Due, at: &BlockRef) -> Result<Answers, Error> {
+        let (counts, balances, codes) = tokio::join!(
+            self.chain.counts(&due.accounts, at),
+            self.chain.balances(&due.accounts, at),
+            self.chain.delegated(&due.codes, at),
+        );
+        let (balances, codes) = (balances.unwrap_or_default(), codes.unwrap_or_default());
+        Ok(Answers { counts: counts?, balances, codes })
     }
 
     /// Is this the chain that the store knows? A chain is its genesis and the last block that was final: blocks that
@@ -261,24 +307,37 @@ impl Watcher {
             if self.recent.get(&block.at.number) == Some(&block.at.hash) {
                 continue;
             }
-            for receipt in self.reader.receipts(&block.at).await? {
-                if let Some(lane) = self.shared.directory.owner(id, &receipt.hash) {
-                    found.entry(lane).or_default().push(receipt.clone());
-                }
+            let receipts = self.reader.receipts(&block.at).await?;
+            for (lane, receipt) in self.shared.directory.ours(id, receipts) {
+                found.entry(lane).or_default().push(receipt.clone());
             }
         }
         Ok(found)
     }
 
+    /// These lie on top of what was seen.
+    fn goes_on(&self, blocks: &[Block]) -> bool {
+        blocks.first().is_some_and(|lowest| self.meets(lowest)) && !self.replaces(blocks)
+    }
+
+    fn meets(&self, lowest: &Block) -> bool {
+        self.recent.get(&lowest.at.number.saturating_sub(1)) == Some(&lowest.parent)
+            || self.recent.get(&lowest.at.number) == Some(&lowest.at.hash)
+    }
+
+    /// Others were seen with one of these numbers.
+    fn replaces(&self, blocks: &[Block]) -> bool {
+        let other =
+            |block: &Block| self.recent.get(&block.at.number).is_some_and(|known| *known != block.at.hash);
+        blocks.iter().any(other)
+    }
+
     /// Takes these as the newest of the chain. True if they replace others.
     fn adopt(&mut self, blocks: &[Block]) -> bool {
         let (Some(lowest), Some(head)) = (blocks.first(), blocks.last()) else { return false };
-        let replaced = blocks
-            .iter()
-            .any(|block| self.recent.get(&block.at.number).is_some_and(|known| *known != block.at.hash));
+        let replaced = self.replaces(blocks);
         // A walk that did not meet what we had leaves a hole: what lies below it is not known to be canonical.
-        let meets = self.recent.get(&lowest.at.number.saturating_sub(1)) == Some(&lowest.parent);
-        if !meets && self.recent.get(&lowest.at.number) != Some(&lowest.at.hash) {
+        if !self.meets(lowest) {
             self.recent.clear();
         }
         self.recent.split_off(&lowest.at.number);
@@ -288,28 +347,6 @@ impl Watcher {
             self.recent.pop_first();
         }
         replaced
-    }
-
-    /// Accounts whose code is a delegation. Anyone may carry an account's authorization to the chain, so it is read again
-    /// now and then, and at once after something of ours was mined; a failed read leaves what was known.
-    async fn delegated(&mut self, accounts: &[Account], at: &BlockRef, mined: bool) -> BTreeSet<Account> {
-        let now = self.shared.parts.clock.now();
-        let old = mined || self.codes.read_at.is_none_or(|read_at| now.since(read_at) >= CODES_EVERY);
-        let wanted: Vec<Account> = accounts
-            .iter()
-            .filter(|account| old || !self.codes.read.contains_key(account))
-            .copied()
-            .collect();
-        if !wanted.is_empty()
-            && let Ok(read) = self.chain.delegated(&wanted, at).await
-        {
-            self.codes.read.retain(|account, _| accounts.contains(account));
-            self.codes.read.extend(wanted.into_iter().zip(read));
-            if old {
-                self.codes.read_at = Some(now);
-            }
-        }
-        self.codes.read.iter().filter(|(_, delegated)| **delegated).map(|(account, _)| *account).collect()
     }
 
     async fn tagged(&self, tag: BlockAt) -> Option<BlockRef> {

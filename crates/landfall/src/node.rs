@@ -17,7 +17,7 @@ use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Meter, Parts, ShownSigner, Telemetry, Timings};
 use landfall_server::webhooks::Webhooks;
 use landfall_server::{Limits, Metrics, Observer, Server};
-use landfall_signer::LocalSigner;
+use landfall_signer::Loader;
 use landfall_store::{Postgres, Sqlite};
 
 use crate::config::Config;
@@ -168,9 +168,10 @@ fn webhooks(config: &Config) -> Webhooks {
 
 fn load_signers(config: &Config) -> Result<Keys> {
     let mut keys = Keys::default();
+    let mut loader = Loader::default();
     for (position, signer) in config.signer.iter().enumerate() {
         let source = signer.source().with_context(|| format!("signer {position}"))?;
-        let loaded: Arc<dyn Signer> = Arc::new(LocalSigner::load(&source, signer.address)?);
+        let loaded: Arc<dyn Signer> = Arc::new(loader.load(&source, signer.address)?);
         let ids = if signer.chains.is_empty() {
             config.chain.iter().map(|chain| chain.id).collect()
         } else {

@@ -19,6 +19,7 @@ use super::abilities::Quirks;
 use super::classify::{Table, Trouble, Verdict};
 use super::health::{Health, Identity, Standing};
 use super::name::Name;
+use super::outbox::Outbox;
 use super::pace::Pace;
 use super::planted::{self, Planted};
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
@@ -39,6 +40,7 @@ pub(crate) struct Endpoint {
     pub(crate) name: Name,
     pub(crate) quirks: Quirks,
     pub(crate) link: Link,
+    pub(super) outbox: Outbox,
     chain: ChainId,
     table: Arc<Table>,
     clock: Arc<dyn Clock>,
@@ -64,6 +66,7 @@ impl Endpoint {
             name,
             quirks: Quirks::new(matches!(link, Link::Ws(_))),
             link,
+            outbox: Outbox::default(),
             chain,
             table,
             clock,

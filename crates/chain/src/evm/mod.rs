@@ -27,6 +27,7 @@ mod fees;
 mod heads;
 mod health;
 mod name;
+mod outbox;
 mod pace;
 mod planted;
 mod pool;

@@ -12,6 +12,7 @@ use landfall_core::outcome::{SendOutcome, SendReport, merge};
 use serde_json::json;
 
 use super::endpoint::Endpoint;
+use super::outbox;
 use super::pool::Pool;
 use super::rpc::{Answer, Ask, Failure};
 
@@ -85,7 +86,7 @@ async fn to_one(pool: Arc<Pool>, endpoint: Arc<Endpoint>, raw: Arc<[Sealed]>) ->
     let asks: Vec<_> =
         raw.iter().map(|sealed| Ask::new("eth_sendRawTransaction", json!([sealed.raw]))).collect();
     let started = pool.clock.now();
-    let answers = endpoint.ask_all(&asks).await;
+    let answers = outbox::ask(&endpoint, asks).await;
     let latency = pool.clock.now().since(started);
     let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
     raw.iter()

@@ -1,11 +1,13 @@
 //! Where keys come from, and every way that can go wrong. No error here repeats a byte of what it read.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 
 use alloy_primitives::hex;
-use alloy_signer_local::MnemonicBuilder;
 use alloy_signer_local::coins_bip39::{English, Wordlist};
+use alloy_signer_local::{MnemonicBuilder, MnemonicKey};
 use landfall_core::Account;
 use zeroize::Zeroizing;
 
@@ -85,12 +87,17 @@ const MAX_INDEX: u32 = 0x7fff_ffff;
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// What the keys of one mnemonic share, by the environment variable that holds it. To find it costs as much as a hundred
+/// of the keys, so it is done once for all that are loaded together. Wiped on drop.
+#[derive(Default)]
+pub(super) struct Parents(BTreeMap<String, MnemonicKey>);
+
 /// The key that the source names.
-pub(super) fn find(source: &Source, env: Env<'_>) -> Result<Secret, LoadError> {
+pub(super) fn find(source: &Source, env: Env<'_>, parents: &mut Parents) -> Result<Secret, LoadError> {
     let bytes = match source {
         Source::PrivateKey { env: name } => private_key(name, &read(name, env)?)?,
         Source::Keystore { path, password } => keystore::decrypt(path, &password.read(env)?)?,
-        Source::Mnemonic { env: name, index } => mnemonic(name, &read(name, env)?, *index)?,
+        Source::Mnemonic { env: name, index } => parents.child(name, env, *index)?,
     };
     Secret::new(&bytes).map_err(|_| LoadError::OutOfRange { origin: source.to_string() })
 }
@@ -112,10 +119,24 @@ fn private_key(env: &str, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadError> 
     Ok(bytes)
 }
 
-fn mnemonic(env: &str, text: &str, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
-    if index > MAX_INDEX {
-        return Err(LoadError::IndexTooHigh { index });
+impl Parents {
+    fn child(&mut self, name: &str, env: Env<'_>, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+        if index > MAX_INDEX {
+            return Err(LoadError::IndexTooHigh { index });
+        }
+        let parent = match self.0.entry(name.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(parent(name, &read(name, env)?)?),
+        };
+        // One index in 2^127 has no key.
+        let origin = || Source::Mnemonic { env: name.to_owned(), index }.to_string();
+        let child = parent.child(index).map_err(|_| LoadError::OutOfRange { origin: origin() })?;
+        Ok(Zeroizing::new(child.signer().to_bytes().0))
     }
+}
+
+/// The key above all those of a mnemonic, at `m/44'/60'/0'/0`.
+fn parent(env: &str, text: &str) -> Result<MnemonicKey, LoadError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
         return Err(LoadError::WordCount { env: env.to_owned(), words: words.len() });
@@ -125,9 +146,9 @@ fn mnemonic(env: &str, text: &str, index: u32) -> Result<Zeroizing<[u8; 32]>, Lo
     }
     let phrase = Zeroizing::new(words.join(" "));
     // The library's errors repeat the phrase; only the checksum is left to be wrong here.
-    let signer = MnemonicBuilder::try_from_phrase_nth(phrase.as_str(), index)
-        .map_err(|_| LoadError::Checksum { env: env.to_owned() })?;
-    Ok(Zeroizing::new(signer.to_bytes().0))
+    MnemonicBuilder::from_phrase(phrase.as_str())
+        .build_parent_key()
+        .map_err(|_| LoadError::Checksum { env: env.to_owned() })
 }
 
 impl PasswordFrom {

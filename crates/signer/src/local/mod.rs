@@ -41,7 +41,34 @@ impl LocalSigner {
         expected: Option<Account>,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, LoadError> {
-        let signer = Self::of(load::find(source, &env)?);
+        Loader::default().load_with(source, expected, env)
+    }
+
+    fn of(secret: Secret) -> Self {
+        Self { account: secret.account(), secret: Arc::new(secret) }
+    }
+}
+
+/// Loads keys that belong together; of one mnemonic a thousand take hardly longer than one.
+#[derive(Default)]
+pub struct Loader {
+    parents: load::Parents,
+}
+
+impl Loader {
+    /// Finds a key and, where an address is expected, proves that it is that one's.
+    pub fn load(&mut self, source: &Source, expected: Option<Account>) -> Result<LocalSigner, LoadError> {
+        self.load_with(source, expected, |name| std::env::var(name).ok())
+    }
+
+    /// The same, with the environment passed in, which must not change between two keys.
+    pub fn load_with(
+        &mut self,
+        source: &Source,
+        expected: Option<Account>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<LocalSigner, LoadError> {
+        let signer = LocalSigner::of(load::find(source, &env, &mut self.parents)?);
         match expected {
             Some(expected) if expected != signer.account => {
                 Err(LoadError::OtherAccount { origin: source.to_string(), expected, found: signer.account })
@@ -49,9 +76,11 @@ impl LocalSigner {
             Some(_) | None => Ok(signer),
         }
     }
+}
 
-    fn of(secret: Secret) -> Self {
-        Self { account: secret.account(), secret: Arc::new(secret) }
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loader")
     }
 }
 

@@ -9,9 +9,20 @@ use landfall_core::ports::signer::Signature;
 use secp256k1::{Message, Secp256k1, SecretKey, SignOnly};
 use zeroize::Zeroizing;
 
+/// A context is blinded anew after this many signatures, against whoever measures how long they take: to blind it costs as
+/// much as a signature.
+const BLINDED_EVERY: usize = 64;
+
 thread_local! {
     /// What a thread signs with. Making one costs as much as many signatures.
-    static CONTEXT: RefCell<Secp256k1<SignOnly>> = RefCell::new(Secp256k1::signing_only());
+    static CONTEXT: RefCell<Context> =
+        RefCell::new(Context { curve: Secp256k1::signing_only(), signed: BLINDED_EVERY });
+}
+
+struct Context {
+    curve: Secp256k1<SignOnly>,
+    /// How many were signed since it was blinded.
+    signed: usize,
 }
 
 /// Why 32 bytes are not a key.
@@ -30,36 +41,36 @@ impl Secret {
 
     /// The account that this key signs for.
     pub(crate) fn account(&self) -> Account {
-        let public = CONTEXT.with_borrow(|context| self.0.public_key(context)).serialize_uncompressed();
+        let public =
+            CONTEXT.with_borrow(|context| self.0.public_key(&context.curve)).serialize_uncompressed();
         // The first byte tells the encoding; the point itself is the 64 bytes behind it.
         Account(Address::from_raw_public_key(&public[1..]))
     }
 
     /// Signs digests: deterministic (RFC 6979), recoverable, and with the lower of the two possible `s`.
-    ///
-    /// The context is blinded anew for every batch, against whoever measures how long it takes: doing it for every
-    /// signature would cost as much as the signature.
     pub(crate) fn sign(&self, digests: impl ExactSizeIterator<Item = B256>) -> Vec<Signature> {
-        let mut signatures = Vec::with_capacity(digests.len());
         CONTEXT.with_borrow_mut(|context| {
-            for (position, digest) in digests.enumerate() {
-                if position == 0 {
-                    context.seeded_randomize(&self.seed(digest));
-                }
-                let (recovery, rs) = context
-                    .sign_ecdsa_recoverable(Message::from_digest(digest.0), &self.0)
-                    .serialize_compact();
-                signatures.push(Signature {
-                    r: U256::from_be_slice(&rs[..32]),
-                    s: U256::from_be_slice(&rs[32..]),
-                    y_parity: i32::from(recovery) & 1 == 1,
-                });
-            }
-        });
-        signatures
+            digests
+                .map(|digest| {
+                    if context.signed >= BLINDED_EVERY {
+                        context.curve.seeded_randomize(&self.seed(digest));
+                        context.signed = 0;
+                    }
+                    context.signed += 1;
+                    let message = Message::from_digest(digest.0);
+                    let (recovery, rs) =
+                        context.curve.sign_ecdsa_recoverable(message, &self.0).serialize_compact();
+                    Signature {
+                        r: U256::from_be_slice(&rs[..32]),
+                        s: U256::from_be_slice(&rs[32..]),
+                        y_parity: i32::from(recovery) & 1 == 1,
+                    }
+                })
+                .collect()
+        })
     }
 
-    /// What nobody else knows, and differs from batch to batch. It is mixed with what the context was blinded with before.
+    /// What nobody else knows, and differs from time to time. It is mixed with what the context was blinded with before.
     fn seed(&self, digest: B256) -> Zeroizing<[u8; 32]> {
         let mut seed = Zeroizing::new(self.0.secret_bytes());
         for (byte, of_digest) in seed.iter_mut().zip(digest) {

@@ -2,7 +2,7 @@
 
 use alloy_primitives::address;
 use landfall_core::ports::signer::{Custody, Signer};
-use landfall_signer::{LocalSigner, Source};
+use landfall_signer::{Loader, LocalSigner, Source};
 
 use super::{FIRST, KEY, PHRASE, account, env, from_key, from_phrase};
 
@@ -38,6 +38,16 @@ fn a_mnemonic_gives_the_accounts_of_the_usual_path() {
     }
     let spaced = PHRASE.replace(' ', "  ") + "\n";
     assert_eq!(from_phrase(&spaced, 0).unwrap().account(), account(FIRST));
+}
+
+#[test]
+fn keys_that_are_loaded_together_are_those_that_are_loaded_alone() {
+    let mut loader = Loader::default();
+    for index in [7, 0, 1_000, 7] {
+        let source = Source::Mnemonic { env: "PHRASE".to_owned(), index };
+        let signer = loader.load_with(&source, None, |_| Some(PHRASE.to_owned())).unwrap();
+        assert_eq!(signer.account(), from_phrase(PHRASE, index).unwrap().account());
+    }
 }
 
 #[test]

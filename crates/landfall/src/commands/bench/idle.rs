@@ -1,10 +1,11 @@
-//! Lanes that are known and have no work: what they cost the server and the chain's node.
+//! Lanes that are known and have no work: what they cost the server and the chain's node, while their leases are kept for
+//! more work, and after they were given back. The chain is asked as often as it is by default.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
 use super::load::Loader;
 use super::report::round;
@@ -16,7 +17,12 @@ use crate::system::moment;
 
 /// After the last work, so that what belongs to it is over.
 const SETTLE: Duration = Duration::from_secs(5);
-const WATCHED: Duration = Duration::from_secs(10);
+/// Leases are kept for longer than both together.
+const WATCHED_HELD: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(30);
+/// How long lanes may take to be given back.
+const GIVEN_BACK: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
     let args = Bench { signers: lanes, count: lanes, mode: BenchMode::Batch, ..args.clone() };
@@ -27,23 +33,47 @@ pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
     site.finish(lanes, |landed| bar.set_position(landed)).await?;
     bar.set_message("doing nothing");
     tokio::time::sleep(SETTLE).await;
-    let (before, begun) = (site.read().await?, moment());
-    tokio::time::sleep(WATCHED).await;
-    let (after, seconds) = (site.read().await?, begun.elapsed().as_secs_f64());
+    let held = watch(&site, WATCHED_HELD, lanes).await?;
+    let given_back = async {
+        while site.lanes_running().await? > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(GIVEN_BACK, given_back).await.context("the lanes were not given back")??;
+    let idle = watch(&site, WATCHED, lanes).await?;
     bar.finish_and_clear();
-    let per_s = |now: u64, then: u64| round((now - then) as f64 / seconds, 2);
     let once = site.chain.landed_once(0..lanes).await?;
-    output::json(&json!({
+    let mut result = json!({
         "scenario": "idle",
         "store": args.store_name(),
         "lanes": lanes,
+        "held": held,
+        "landed_once": once,
+    });
+    if let (Value::Object(result), Value::Object(idle)) = (&mut result, idle) {
+        result.extend(idle);
+    }
+    output::json(&result);
+    Ok(verdict(once))
+}
+
+/// What is used in a while in which nothing is asked for.
+async fn watch(site: &Site, time: Duration, lanes: u64) -> Result<Value> {
+    let running = site.lanes_running().await?;
+    let (before, begun) = (site.read().await?, moment());
+    tokio::time::sleep(time).await;
+    let (after, seconds) = (site.read().await?, begun.elapsed().as_secs_f64());
+    let per_s = |now: u64, then: u64| (now - then) as f64 / seconds;
+    let methods = per_s(after.traffic.calls, before.traffic.calls);
+    Ok(json!({
+        "lanes_running": running,
         "seconds": round(seconds, 1),
         "cpu_share": round(after.server.since(before.server).cpu_s / seconds, 4),
         "rss_mb": round(after.server.now_mb, 1),
-        "rpc_requests_per_s": per_s(after.traffic.requests, before.traffic.requests),
-        "rpc_methods_per_s": per_s(after.traffic.calls, before.traffic.calls),
+        "rpc_requests_per_s": round(per_s(after.traffic.requests, before.traffic.requests), 2),
+        "rpc_methods_per_s": round(methods, 2),
+        "rpc_methods_per_lane_and_s": round(methods / lanes as f64, 4),
         "store_commits_per_s": round((after.commits - before.commits) / seconds, 2),
-        "landed_once": once,
-    }));
-    Ok(verdict(once))
+    }))
 }

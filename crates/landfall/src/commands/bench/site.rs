@@ -49,14 +49,27 @@ impl Site {
         plan(args, &self.chain, &self.rig, first, count)
     }
 
+    /// The servers' metrics pages.
+    async fn pages(&self) -> Result<Vec<String>> {
+        let mut pages = Vec::new();
+        for url in self.rig.urls() {
+            pages.push(self.http.get(format!("{url}/metrics")).send().await?.text().await?);
+        }
+        Ok(pages)
+    }
+
+    /// How many lanes the servers hold the leases of.
+    pub(super) async fn lanes_running(&self) -> Result<u64> {
+        let pages = self.pages().await?;
+        Ok(pages.iter().map(|page| metric(page, "landfall_lanes_running")).sum::<f64>() as u64)
+    }
+
     pub(super) async fn read(&self) -> Result<Reading> {
         let server = self.rig.process_ids().into_iter().map(Usage::of_id);
-        let (mut commits, mut rows) = (0.0, 0.0);
-        for url in self.rig.urls() {
-            let page = self.http.get(format!("{url}/metrics")).send().await?.text().await?;
-            commits += metric(&page, "landfall_store_commit_rows_count");
-            rows += metric(&page, "landfall_store_commit_rows_sum");
-        }
+        let pages = self.pages().await?;
+        let sum = |name: &str| pages.iter().map(|page| metric(page, name)).sum();
+        let (commits, rows) =
+            (sum("landfall_store_commit_rows_count"), sum("landfall_store_commit_rows_sum"));
         Ok(Reading {
             server: server.fold(Usage::default(), Usage::and),
             chain: self.chain.usage()?,
@@ -116,11 +129,13 @@ pub(super) fn plan(args: &Bench, chain: &BenchChainHandle, rig: &Rig, first: u64
     }
 }
 
-/// The window as wide as asked for; everything else as it is by default.
+/// The window as wide as asked for; everything else as it is by default. Idleness is measured as it is shipped.
 pub(super) fn settings(args: &Bench, id: u64, url: &str) -> Result<Chain> {
     let mut settings = Chain::new(id, vec![url.to_owned()])?;
     settings.spec.finality = Finality::Blocks(FINALITY);
-    settings.spec.poll_ms = POLL_MS;
+    if args.idle.is_none() {
+        settings.spec.poll_ms = POLL_MS;
+    }
     settings.spec.max_in_flight = args.window;
     if args.mode == BenchMode::Rpc {
         settings.max_signed_ahead = args.window;
