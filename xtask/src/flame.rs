@@ -71,7 +71,8 @@ fn sample(server: u32, to: &Path) -> Result<()> {
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-F", FREQUENCY, "--call-graph", STACK, "-p", &server.to_string(), "-o"]);
     perf.arg(to).args(["--", "sleep", SECONDS]);
-    process::output(&mut perf).context("`perf` is needed for this (Linux, package linux-perf or linux-tools)")?;
+    process::output(&mut perf)
+        .context("`perf` is needed for this (Linux, package linux-perf or linux-tools)")?;
     Ok(())
 }
 

@@ -60,9 +60,8 @@ impl Lane {
         let read = loaded.waiting.iter().map(|tx| tx.order).max();
         let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
-            let known = left.contains(&tx.id)
-                || self.bound.contains_key(&tx.id)
-                || self.waiting.contains(tx.id);
+            let known =
+                left.contains(&tx.id) || self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
             if !known && tx.is_waiting() {
                 let prep = first_prep(&tx, &self.settings);
                 self.waiting.add(tx, prep);
@@ -93,6 +92,7 @@ impl Lane {
     fn held_up(&self) -> u64 {
         let funds = self.funds_left();
         let unready = self.waiting.unready().map(|(_, waiting)| waiting);
-        self.waiting.ready(None).chain(unready).filter(|waiting| self.is_held_up(waiting, funds)).count() as u64
+        self.waiting.ready(None).chain(unready).filter(|waiting| self.is_held_up(waiting, funds)).count()
+            as u64
     }
 }

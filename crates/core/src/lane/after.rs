@@ -73,7 +73,8 @@ impl Lane {
 
     /// The transactions that matter to those that have no bytes yet.
     fn followed_now(&self) -> BTreeSet<TxId> {
-        let waiting = self.waiting.values().filter(|_| self.waiting.has_followers()).map(|waiting| &waiting.tx);
+        let waiting =
+            self.waiting.values().filter(|_| self.waiting.has_followers()).map(|waiting| &waiting.tx);
         waiting.chain(self.reserved()).filter_map(|tx| tx.after().map(|after| after.tx)).collect()
     }
 

@@ -203,7 +203,9 @@ impl Lane {
 
     /// Slots that may be handed out now.
     fn free_slots(&self) -> Free {
-        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Free::default() };
+        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else {
+            return Free::default();
+        };
         let mut returned = self.row.returned.clone();
         returned.retain(|slot| !self.tentative.contains_key(slot));
         if !self.fills.is_empty() {
@@ -323,7 +325,8 @@ impl Lane {
                 self.settings.max_fee,
             );
             let cost = worst_cost(&fees, gas, crate::Wei::default(), view.fees.data_cost(NO_OP_BYTES));
-            self.tentative.insert(slot, Tentative { serial, tx: None, two: false, signed: None, cost, fee: cost });
+            self.tentative
+                .insert(slot, Tentative { serial, tx: None, two: false, signed: None, cost, fee: cost });
             drafts.push(Draft {
                 serial,
                 lane: self.id,

@@ -115,7 +115,11 @@ impl Changes {
             token: lane.token,
             version: lane.version,
             row: lane.row.clone(),
-            txs: self.txs.into_iter().filter_map(|(id, status)| Some(TxUpdate { id, status: status? })).collect(),
+            txs: self
+                .txs
+                .into_iter()
+                .filter_map(|(id, status)| Some(TxUpdate { id, status: status? }))
+                .collect(),
             attempts: self.attempts,
             hints,
             closed: self.closed,

@@ -79,7 +79,8 @@ impl Lane {
             return Vec::new();
         }
         let most = usize::try_from(self.prepared_ahead()).unwrap_or(usize::MAX);
-        let running = self.waiting.unready().filter(|(_, w)| matches!(w.prep(), Prep::Running { .. })).count();
+        let running =
+            self.waiting.unready().filter(|(_, w)| matches!(w.prep(), Prep::Running { .. })).count();
         let mut jobs = Vec::new();
         let mut begun = Vec::new();
         for (_, waiting) in self.waiting.unready() {

@@ -61,7 +61,8 @@ impl Lane {
         let view = self.view.as_ref()?;
         let balance = view.balances.get(&self.id.signer)?;
         let out = self.slots.cost(|record| slot_cost(record, view));
-        let committed = self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add);
+        let committed =
+            self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add);
         Some(balance.0.saturating_sub(committed))
     }
 

@@ -62,9 +62,7 @@ use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{
-    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Slot, Token, TxHash, TxId,
-};
+use crate::{CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Slot, Token, TxHash, TxId};
 
 pub use alarm::Alarm;
 pub use changes::Broken;

@@ -63,12 +63,8 @@ impl Lane {
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
         let highest = highest.max(self.kept.highest()).max(self.row.history);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
-        let reserved: Vec<TxId> = self
-            .slots
-            .bare()
-            .range(lowest_free..)
-            .filter_map(|slot| self.slots.get(slot)?.tx)
-            .collect();
+        let reserved: Vec<TxId> =
+            self.slots.bare().range(lowest_free..).filter_map(|slot| self.slots.get(slot)?.tx).collect();
         let before = self.row.returned.len();
         let mut given_up = reserved.len();
         for id in reserved.into_iter().rev() {

@@ -179,9 +179,8 @@ impl Slots {
             return self.records.values().map(cost).fold(U256::ZERO, U256::saturating_add);
         }
         let changed = self.touched.iter().filter_map(|slot| self.records.get(slot));
-        let sum = changed.fold(self.counted, |sum, record| {
-            sum - Sum::from(record.work.counted) + Sum::from(cost(record))
-        });
+        let sum = changed
+            .fold(self.counted, |sum, record| sum - Sum::from(record.work.counted) + Sum::from(cost(record)));
         sum.saturating_to()
     }
 

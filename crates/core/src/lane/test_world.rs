@@ -122,15 +122,24 @@ impl Desk {
         if let Some(more) = self.lane.take_commit(self.now) {
             // What the plan did may lead to a word about the account, and to nothing else.
             let notes = more.journal.iter().all(|new| new.tx.is_none());
-            let missed = !notes || !more.txs.is_empty() || !more.attempts.is_empty() || !more.closed.is_empty();
+            let missed =
+                !notes || !more.txs.is_empty() || !more.attempts.is_empty() || !more.closed.is_empty();
             assert!(!missed, "a turn did not look at what has changed: {more:?}");
             let version = self.store.commit(more, &self.settings).expect("the lane is owned");
             self.lane.committed(version);
         }
         let again = self.lane.plan(self.now);
-        assert!(again.actions.is_empty(), "asked for again while under way, or not before: {:?}", again.actions);
+        assert!(
+            again.actions.is_empty(),
+            "asked for again while under way, or not before: {:?}",
+            again.actions
+        );
         if let Some(at) = again.wake_at {
-            assert!(self.wake_at.is_some_and(|wake| wake <= at), "it sleeps too long: {:?}, {at:?}", self.wake_at);
+            assert!(
+                self.wake_at.is_some_and(|wake| wake <= at),
+                "it sleeps too long: {:?}, {at:?}",
+                self.wake_at
+            );
         }
     }
 
