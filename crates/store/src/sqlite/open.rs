@@ -12,9 +12,9 @@ use landfall_core::ports::store;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
+use super::known::Known;
 use super::moved;
 use super::schema::{self, Identity};
-use super::scope::LaneKeys;
 use super::writer::WriteSide;
 
 /// How long a connection waits for a lock that another program holds on the file.
@@ -116,7 +116,7 @@ pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Res
     let known = |error: rusqlite::Error| from_sql(file, &error);
     moved::refuse_if_moved(&db, file)?;
     let namespace = enter(&mut db, namespace).map_err(known)?;
-    Ok(WriteSide { db, namespace, known: LaneKeys::new(), lock })
+    Ok(WriteSide { db, namespace, known: Known::default(), lock })
 }
 
 /// The file under its locks, at the newest schema.
