@@ -11,6 +11,8 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod archive;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod closing;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod columns;
 pub mod faulty;
 pub mod memory;

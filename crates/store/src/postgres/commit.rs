@@ -14,14 +14,16 @@ use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
 use super::error::Fault;
+use super::group::Value;
 use super::rows::{self, bits, ended_code, phase_code, state_code};
+use crate::closing::{self, Closing};
 use crate::rules::{self, Phase};
 
 /// One statement, so that lanes are locked one after the other: an update of many rows takes them in any order.
 pub(super) const LOCK: &str = "SELECT id FROM lane WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE";
 
 /// Read by a statement of its own, after the locks were waited for. A lane whose session has ended is nobody's.
-pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version,
+pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version, lane.closed,
         lane.session IS NULL OR COALESCE(session.ends_at > clock_timestamp(), false)
      FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
      WHERE lane.id = ANY ($1::bigint[])";
@@ -30,8 +32,10 @@ pub(super) const PLACES: &str =
     "SELECT id, lane, ord, phase, state, slot FROM tx WHERE id = ANY ($1::uuid[])";
 
 /// The fence (L2): every commit raises its lane's version, under its token, in the transaction that writes.
-pub(super) const FENCE: &str = "UPDATE lane SET version = lane.version + 1, details = u.details
-     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS u (id, token, version, details)
+pub(super) const FENCE: &str = "UPDATE lane
+     SET version = lane.version + 1, details = u.details, closed = u.closed
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
+        AS u (id, token, version, details, closed)
      WHERE lane.id = u.id AND lane.token = u.token AND lane.version = u.version AND lane.token <> 0
         AND (lane.session IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.namespace = lane.namespace
             AND session.id = lane.session AND session.ends_at > clock_timestamp()))";
@@ -44,9 +48,10 @@ pub(super) const UPDATE: &str =
         AS u (ord, phase, state, ended, slot, status)
      WHERE tx.ord = u.ord";
 
-pub(super) const ATTEMPTS: &str = "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints)
+pub(super) const ATTEMPTS: &str =
+    "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bytea[], $6::bytea[],
-        $7::text[], $8::text[])";
+        $7::text[], $8::text[], $9::boolean[])";
 
 pub(super) const HINTS: &str = "UPDATE attempt SET hints = u.hints
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS u (lane, slot, ordinal, hints)
@@ -54,8 +59,15 @@ pub(super) const HINTS: &str = "UPDATE attempt SET hints = u.hints
      RETURNING attempt.lane, attempt.slot, attempt.ordinal";
 
 pub(super) const CLOSE: &str = "UPDATE attempt SET open = false
-     FROM unnest($1::bigint[], $2::bigint[]) AS u (lane, slot)
-     WHERE attempt.lane = u.lane AND attempt.slot = u.slot AND attempt.open";
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u (lane, first, last)
+     WHERE attempt.lane = u.lane AND attempt.slot BETWEEN u.first AND u.last AND attempt.open";
+
+/// The lowest open slot of each stretch of slots that has one.
+pub(super) const OPEN: &str = "SELECT u.lane, lowest.slot
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u (lane, first, last)
+     CROSS JOIN LATERAL (SELECT slot FROM attempt
+        WHERE attempt.lane = u.lane AND attempt.slot BETWEEN u.first AND u.last AND attempt.open
+        ORDER BY slot LIMIT 1) AS lowest";
 
 pub(super) const DONE: &str = "UPDATE command SET done = true
      FROM unnest($2::uuid[], $3::bigint[]) AS u (id, lane)
@@ -75,6 +87,8 @@ pub(super) const JOURNAL: &str =
 pub(super) struct Head {
     token: i64,
     version: i64,
+    /// Below this slot everything is history; see [`crate::closing`].
+    pub(super) closed: i64,
     /// It is given back, or its owner's session lives.
     live: bool,
 }
@@ -83,7 +97,8 @@ pub(super) fn heads(found: &[Row]) -> Result<BTreeMap<i64, Head>, Fault> {
     found
         .iter()
         .map(|row| {
-            let head = Head { token: row.try_get(1)?, version: row.try_get(2)?, live: row.try_get(3)? };
+            let (token, version) = (row.try_get(1)?, row.try_get(2)?);
+            let head = Head { token, version, closed: row.try_get(3)?, live: row.try_get(4)? };
             Ok((row.try_get(0)?, head))
         })
         .collect()
@@ -133,6 +148,50 @@ pub(super) fn named(commit: &LaneCommit) -> impl Iterator<Item = TxId> {
     updated.chain(attempted).chain(commit.journal.iter().filter_map(|entry| entry.tx))
 }
 
+/// What decides how the slots of a commit are closed.
+pub(super) struct Lowest {
+    closed: i64,
+    runs: Vec<(Slot, Slot)>,
+    /// The lowest open slot among those that are not closed now.
+    open: Option<i64>,
+}
+
+impl Lowest {
+    /// Reads what stays open between the slots that are closed: nothing, where they follow each other.
+    pub(super) async fn read(
+        db: &ClientWrapper,
+        statement: &Statement,
+        commits: &[(i64, &LaneCommit, Head)],
+    ) -> Result<Vec<Self>, Error> {
+        let mut all = Vec::with_capacity(commits.len());
+        let mut gaps = (Vec::new(), Vec::new(), Vec::new());
+        for (lane, commit, head) in commits {
+            let runs = rules::runs(&commit.closed);
+            for (first, last) in closing::gaps(head.closed, &runs) {
+                gaps.0.push(*lane);
+                gaps.1.push(first);
+                gaps.2.push(last);
+            }
+            // What the commit stores itself is not there yet.
+            let stays =
+                |slot: &i64| *slot >= head.closed && !commit.closed.contains(&Slot(rows::number(*slot)));
+            let open = commit.attempts.iter().map(|attempt| bits(attempt.slot.0)).filter(stays).min();
+            all.push(Self { closed: head.closed, runs, open });
+        }
+        if gaps.0.is_empty() {
+            return Ok(all);
+        }
+        for row in db.query(statement, &[&gaps.0, &gaps.1, &gaps.2]).await? {
+            let (lane, slot): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let found = commits.iter().zip(&mut all).find(|((number, ..), _)| *number == lane);
+            if let Some((_, lowest)) = found {
+                lowest.open = Some(lowest.open.map_or(slot, |open| open.min(slot)));
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// What a look under the lock says of a commit.
 pub(super) enum Verdict {
     /// It may be written.
@@ -175,14 +234,24 @@ struct Change<'a> {
 #[derive(Default)]
 pub(super) struct Rows<'a> {
     commits: Vec<(usize, &'a LaneCommit)>,
-    fences: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<String>),
+    fences: FenceColumns,
     leaving: Vec<i64>,
     txs: TxColumns,
     attempts: AttemptColumns<'a>,
     hints: BTreeMap<(i64, i64, i64), (usize, String)>,
-    closed: (Vec<i64>, Vec<i64>),
+    /// Slots that are closed in the rows of their attempts: lane, first, last.
+    closed: (Vec<i64>, Vec<i64>, Vec<i64>),
     done: BTreeMap<(Uuid, i64), usize>,
     journal: JournalColumns,
+}
+
+#[derive(Default)]
+struct FenceColumns {
+    lanes: Vec<i64>,
+    tokens: Vec<i64>,
+    versions: Vec<i64>,
+    details: Vec<String>,
+    closed: Vec<i64>,
 }
 
 #[derive(Default)]
@@ -205,6 +274,7 @@ struct AttemptColumns<'a> {
     raws: Vec<&'a [u8]>,
     details: Vec<String>,
     hints: Vec<String>,
+    apart: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -233,6 +303,7 @@ impl<'a> Rows<'a> {
         index: usize,
         commit: &'a LaneCommit,
         lane: i64,
+        closing: &Lowest,
         places: &Places,
     ) -> Result<(), Fault> {
         let changes = changes(commit, lane, places)?;
@@ -244,13 +315,20 @@ impl<'a> Rows<'a> {
         let statuses = texts(changes.iter().map(|change| change.status))?;
         let hints = texts(commit.hints.iter().map(|hint| &hint.hints))?;
         let entries = texts(commit.journal.iter().map(|new| &new.entry))?;
-        self.add_attempts(lane, commit)?;
+        self.add_attempts(lane, closing.closed, commit)?;
 
         self.commits.push((index, commit));
-        self.fences.0.push(lane);
-        self.fences.1.push(bits(commit.token.0));
-        self.fences.2.push(bits(commit.version.0));
-        self.fences.3.push(details);
+        self.fences.lanes.push(lane);
+        self.fences.tokens.push(bits(commit.token.0));
+        self.fences.versions.push(bits(commit.version.0));
+        self.fences.details.push(details);
+        let Closing { closed, rows } = closing::close(closing.closed, &closing.runs, closing.open);
+        self.fences.closed.push(closed);
+        for (first, last) in rows {
+            self.closed.0.push(lane);
+            self.closed.1.push(first);
+            self.closed.2.push(last);
+        }
         self.leaving.extend(leaving(&changes));
         for (change, status) in changes.iter().zip(statuses) {
             self.txs.ords.push(change.place.order);
@@ -263,10 +341,6 @@ impl<'a> Rows<'a> {
         for (hint, text) in commit.hints.iter().zip(hints) {
             self.hints.insert((lane, bits(hint.slot.0), i64::from(hint.ordinal)), (index, text));
         }
-        for slot in &commit.closed {
-            self.closed.0.push(lane);
-            self.closed.1.push(bits(slot.0));
-        }
         for id in &commit.commands_done {
             self.done.insert((id.0, lane), index);
         }
@@ -276,7 +350,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    fn add_attempts(&mut self, lane: i64, commit: &'a LaneCommit) -> Result<(), Fault> {
+    fn add_attempts(&mut self, lane: i64, closed: i64, commit: &'a LaneCommit) -> Result<(), Fault> {
         let details = commit.attempts.iter().map(rows::attempt_details).collect::<Result<Vec<_>, _>>()?;
         let hints = texts(commit.attempts.iter().map(|attempt| &attempt.hints))?;
         for ((attempt, details), hints) in commit.attempts.iter().zip(details).zip(hints) {
@@ -289,6 +363,7 @@ impl<'a> Rows<'a> {
             columns.raws.push(attempt.raw.as_ref());
             columns.details.push(details);
             columns.hints.push(hints);
+            columns.apart.push(closing::is_apart(attempt.slot, closed));
         }
         Ok(())
     }
@@ -299,11 +374,11 @@ impl<'a> Rows<'a> {
     }
 
     pub(super) async fn fence(&self, db: &ClientWrapper, statement: &Statement) -> Result<bool, Error> {
-        let (lanes, tokens, versions, details) = &self.fences;
+        let FenceColumns { lanes, tokens, versions, details, closed } = &self.fences;
         if lanes.is_empty() {
             return Ok(true);
         }
-        let moved = db.execute(statement, &[lanes, tokens, versions, details]).await?;
+        let moved = db.execute(statement, &[lanes, tokens, versions, details, closed]).await?;
         Ok(usize::try_from(moved).is_ok_and(|moved| moved == lanes.len()))
     }
 
@@ -329,9 +404,11 @@ impl<'a> Rows<'a> {
         db: &ClientWrapper,
         statement: &Statement,
     ) -> Result<(), Error> {
-        let AttemptColumns { lanes, slots, ordinals, txs, hashes, raws, details, hints } = &self.attempts;
+        let AttemptColumns { lanes, slots, ordinals, txs, hashes, raws, details, hints, apart } =
+            &self.attempts;
         if !lanes.is_empty() {
-            db.execute(statement, &[lanes, slots, ordinals, txs, hashes, raws, details, hints]).await?;
+            let columns: &[Value<'_>] = &[lanes, slots, ordinals, txs, hashes, raws, details, hints, apart];
+            db.execute(statement, columns).await?;
         }
         Ok(())
     }
@@ -369,9 +446,9 @@ impl<'a> Rows<'a> {
     }
 
     pub(super) async fn close_slots(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
-        let (lanes, slots) = &self.closed;
+        let (lanes, first, last) = &self.closed;
         if !lanes.is_empty() {
-            db.execute(statement, &[lanes, slots]).await?;
+            db.execute(statement, &[lanes, first, last]).await?;
         }
         Ok(())
     }

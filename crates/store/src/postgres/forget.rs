@@ -32,7 +32,8 @@ pub(super) async fn forget(db: &ClientWrapper, namespace: i64, step: Forget) -> 
 
     let old = format!(
         "SELECT {}, tx.lane, EXISTS (SELECT 1 FROM attempt
-            WHERE attempt.tx = tx.id AND attempt.lane = tx.lane AND attempt.open)
+            WHERE attempt.tx = tx.id AND attempt.lane = tx.lane AND attempt.open
+                AND (attempt.apart OR attempt.slot >= lane.closed))
          FROM tx JOIN lane ON lane.id = tx.lane
          WHERE tx.ord > $1 AND tx.namespace = $2 ORDER BY tx.ord LIMIT $3",
         rows::TX_COLUMNS

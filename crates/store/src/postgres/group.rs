@@ -29,7 +29,7 @@ use tokio_postgres::Statement;
 
 use super::Inner;
 use super::admit::{self, Known};
-use super::commit::{self, Places, Verdict};
+use super::commit::{self, Lowest, Places, Verdict};
 use super::error::Fault;
 use super::forget::{self, Stayed};
 use super::rows::bits;
@@ -42,7 +42,7 @@ const DOING: &str = "write";
 const COLLISIONS: u32 = 5;
 
 /// A value of a query.
-type Value<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
+pub(super) type Value<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
 
 type Answer = Result<Written, WriteError>;
 
@@ -333,20 +333,26 @@ async fn body<'g>(
     let heads = commit::heads(&heads)?;
     let mut places = Places::of(&places)?;
     places.forget(&gone);
+    let mut fit = Vec::new();
     for (index, commit) in &work.lanes {
         let number = lanes.get(&commit.lane).copied();
         let head = number.and_then(|number| heads.get(&number).copied());
-        let judged = commit::judge(commit, head, batch.again).and_then(|verdict| match verdict {
-            Verdict::Write => rows.add(*index, commit, number.unwrap_or_default(), &places),
-            Verdict::Landed => {
+        match (commit::judge(commit, head, batch.again), number.zip(head)) {
+            (Ok(Verdict::Write), Some((number, head))) => fit.push((*index, (number, *commit, head))),
+            (Ok(Verdict::Landed), _) => {
                 answers.push((*index, Ok(Written::Lane(commit::next_version(commit)))));
-                Ok(())
             }
-        });
-        match judged {
-            Ok(()) => {}
-            Err(Fault::Fenced(lane)) => answers.push((*index, Err(WriteError::Fenced { lane }))),
-            Err(fault) => answers.push((*index, Err(failed(batch, fault)))),
+            (Ok(Verdict::Write) | Err(Fault::Fenced(_)), _) => {
+                answers.push((*index, Err(WriteError::Fenced { lane: commit.lane })));
+            }
+            (Err(fault), _) => answers.push((*index, Err(failed(batch, fault)))),
+        }
+    }
+    let (indices, fit): (Vec<_>, Vec<_>) = fit.into_iter().unzip();
+    let lowest = Lowest::read(db, &prepared.open, &fit).await?;
+    for ((index, (number, commit, _)), lowest) in indices.into_iter().zip(fit).zip(&lowest) {
+        if let Err(fault) = rows.add(index, commit, number, lowest, &places) {
+            answers.push((index, Err(failed(batch, fault))));
         }
     }
     change(db, &prepared, namespace, &rows).await?;
@@ -565,6 +571,7 @@ struct Prepared {
     attempts: Statement,
     hints: Statement,
     close: Statement,
+    open: Statement,
     done: Statement,
     journal: Statement,
 }
@@ -585,6 +592,7 @@ impl Prepared {
             attempts: db.prepare_cached(commit::ATTEMPTS).await?,
             hints: db.prepare_cached(commit::HINTS).await?,
             close: db.prepare_cached(commit::CLOSE).await?,
+            open: db.prepare_cached(commit::OPEN).await?,
             done: db.prepare_cached(commit::DONE).await?,
             journal: db.prepare_cached(commit::JOURNAL).await?,
         })

@@ -1,7 +1,7 @@
 //! The schema and its versions: numbered SQL files, run under the lock of one row.
 //!
 //! Old nodes run while a new one brings its schema, so a step only ever adds: a table, a column with a default, an
-//! index. Each step says which program it still lets run (`runs_with`); a program older than that is told so when it
+//! index; and drops at most an index. Each step says which program it still lets run (`runs_with`); a program older than that is told so when it
 //! starts. The lock is that of the version's own row, which every database has; a step waits for a table no longer
 //! than the lock limit, so that nobody queues up behind it.
 
@@ -26,6 +26,8 @@ const STEPS: &[Step] = &[
     // A program that does not know it would serve a store that is half filled.
     Step { sql: include_str!("migrations/0003_moved_in.sql"), runs_with: 3 },
     Step { sql: include_str!("migrations/0004_records.sql"), runs_with: 3 },
+    // A program that does not know it takes history for open: one that still runs watches again what had ended.
+    Step { sql: include_str!("migrations/0005_closed.sql"), runs_with: 5 },
 ];
 
 /// The version this program knows.

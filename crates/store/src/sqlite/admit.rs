@@ -8,6 +8,7 @@ use rusqlite::{Connection, Params, params};
 
 use super::error::Fault;
 use super::forget;
+use super::known::Place;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
 use crate::rules::{self, Phase};
@@ -48,6 +49,8 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
         });
     }
     let order = scope.db.last_insert_rowid();
+    let (phase, state) = (phase_code(Phase::Waiting), state_code(tx.status.state));
+    scope.known.is_at(new.id, Place { lane: lane.lane, order, phase, state, slot: None });
     scope
         .db
         .prepare_cached(
@@ -58,7 +61,10 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
 }
 
 /// What stayed under the admission's key or id, if its history was removed.
-fn removed(scope: &Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+fn removed(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+    if !forget::has_forgotten(scope)? {
+        return Ok(None);
+    }
     let by_key = match &new.request.request_id {
         Some(key) => forget::by_request(scope.db, scope.namespace, new.lane.signer, key)?,
         None => None,

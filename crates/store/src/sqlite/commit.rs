@@ -1,33 +1,25 @@
 //! A lane's commit: fenced first, then everything one turn of its loop changed.
 
-use std::collections::BTreeMap;
-
 use landfall_core::attempt::Attempt;
 use landfall_core::ports::store::{HintUpdate, LaneCommit};
 use landfall_core::transaction::Status;
-use landfall_core::{CommandId, LaneVersion, Slot, TxId};
+use landfall_core::{CommandId, LaneVersion, TxId};
 use rusqlite::{OptionalExtension, params};
 
 use super::error::Fault;
+use super::known::Place;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
+use crate::closing::{self, Closing};
 use crate::rules::{self, Phase};
-
-/// Where a transaction is before the commit.
-#[derive(Clone, Copy)]
-struct Place {
-    order: i64,
-    phase: i64,
-    state: i64,
-    slot: Option<i64>,
-}
 
 /// One lane's part of a database transaction.
 struct Turn<'a, 's> {
-    scope: &'a Scope<'s>,
+    scope: &'a mut Scope<'s>,
     commit: &'a LaneCommit,
     lane: i64,
-    places: BTreeMap<TxId, Place>,
+    /// Below this slot everything is history; see [`crate::closing`].
+    closed: i64,
 }
 
 /// Applies a commit if its token and version are the lane's.
@@ -51,7 +43,11 @@ pub(super) fn commit(scope: &mut Scope<'_>, commit: &LaneCommit) -> Result<LaneV
     if moved == 0 {
         return Err(Fault::Fenced(commit.lane));
     }
-    let mut turn = Turn { scope, commit, lane: key.lane, places: BTreeMap::new() };
+    let closed = scope
+        .db
+        .prepare_cached("SELECT closed FROM lane WHERE id = ?1")?
+        .query_row([key.lane], |row| row.get(0))?;
+    let mut turn = Turn { scope, commit, lane: key.lane, closed };
     turn.update_txs()?;
     for attempt in &commit.attempts {
         turn.insert_attempt(attempt)?;
@@ -59,10 +55,9 @@ pub(super) fn commit(scope: &mut Scope<'_>, commit: &LaneCommit) -> Result<LaneV
     for hint in &commit.hints {
         turn.update_hints(hint)?;
     }
-    for (first, last) in rules::runs(&commit.closed) {
-        turn.close(first, last)?;
-    }
+    turn.close_slots()?;
     turn.write_journal()?;
+    turn.drop_ended();
     for command in &commit.commands_done {
         turn.finish_command(*command)?;
     }
@@ -92,11 +87,20 @@ impl Turn<'_, '_> {
             } else {
                 self.update_moved(place, status, phase, slot)?;
             }
+            let (phase, state) = (phase_code(phase), state_code(status.state));
+            self.scope.known.is_at(id, Place { phase, state, slot, ..place });
         }
         for (place, status, phase, slot) in taking {
             self.update_moved(place, status, phase, slot)?;
         }
         Ok(())
+    }
+
+    /// What has ended is hardly asked for again.
+    fn drop_ended(&mut self) {
+        for update in self.commit.txs.iter().filter(|update| update.status.state.is_terminal()) {
+            self.scope.known.drop_place(update.id);
+        }
     }
 
     fn update_in_place(&self, place: Place, status: &Status) -> Result<(), Fault> {
@@ -140,8 +144,8 @@ impl Turn<'_, '_> {
         self.scope
             .db
             .prepare_cached(
-                "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 self.lane,
@@ -152,6 +156,7 @@ impl Turn<'_, '_> {
                 attempt.raw.as_ref(),
                 rows::attempt_details(attempt)?,
                 serde_json::to_string(&attempt.hints)?,
+                closing::is_apart(attempt.slot, self.closed),
             ])?;
         Ok(())
     }
@@ -173,15 +178,37 @@ impl Turn<'_, '_> {
         Ok(())
     }
 
-    /// Slots are closed in runs: for each statement of this kind SQLite sets a table aside.
-    fn close(&self, first: Slot, last: Slot) -> Result<(), Fault> {
-        self.scope
-            .db
-            .prepare_cached(
-                "UPDATE attempt SET open = 0 WHERE lane = ?1 AND slot BETWEEN ?2 AND ?3 AND open = 1",
-            )?
-            .execute(params![self.lane, bits(first.0), bits(last.0)])?;
+    fn close_slots(&self) -> Result<(), Fault> {
+        if self.commit.closed.is_empty() {
+            return Ok(());
+        }
+        let runs = rules::runs(&self.commit.closed);
+        let mut open = None;
+        for (first, last) in closing::gaps(self.closed, &runs) {
+            open = self.lowest_open(first, last)?;
+            if open.is_some() {
+                break;
+            }
+        }
+        let Closing { closed, rows } = closing::close(self.closed, &runs, open);
+        if closed != self.closed {
+            self.scope
+                .db
+                .prepare_cached("UPDATE lane SET closed = ?2 WHERE id = ?1")?
+                .execute([self.lane, closed])?;
+        }
+        for (first, last) in rows {
+            let sql = "UPDATE attempt SET open = 0 WHERE lane = ?1 AND slot BETWEEN ?2 AND ?3 AND open = 1";
+            self.scope.db.prepare_cached(sql)?.execute([self.lane, first, last])?;
+        }
         Ok(())
+    }
+
+    fn lowest_open(&self, first: i64, last: i64) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT slot FROM attempt WHERE lane = ?1 AND slot BETWEEN ?2 AND ?3 AND open = 1
+             ORDER BY slot LIMIT 1";
+        let mut lowest = self.scope.db.prepare_cached(sql)?;
+        Ok(lowest.query_row([self.lane, first, last], |row| row.get(0)).optional()?)
     }
 
     fn write_journal(&mut self) -> Result<(), Fault> {
@@ -207,23 +234,32 @@ impl Turn<'_, '_> {
         Ok(())
     }
 
-    /// Where a transaction of this lane was before the commit.
+    /// Where a transaction of this lane is.
     fn place(&mut self, id: TxId) -> Result<Place, Fault> {
-        if let Some(place) = self.places.get(&id) {
-            return Ok(*place);
-        }
-        let place = self
-            .scope
-            .db
-            .prepare_cached(
-                "SELECT ord, phase, state, slot FROM tx WHERE id = ?1 AND namespace = ?2 AND lane = ?3",
-            )?
-            .query_row(params![id.0.as_bytes(), self.scope.namespace, self.lane], |row| {
-                Ok(Place { order: row.get(0)?, phase: row.get(1)?, state: row.get(2)?, slot: row.get(3)? })
+        let place = match self.scope.known.place(id) {
+            Some(place) => Some(place),
+            None => self.read_place(id)?,
+        };
+        let owned = place.filter(|place| place.lane == self.lane);
+        owned.ok_or_else(|| Fault::Refused(rules::no_such_tx(self.commit.lane, id)))
+    }
+
+    fn read_place(&mut self, id: TxId) -> Result<Option<Place>, Fault> {
+        let sql = "SELECT lane, ord, phase, state, slot FROM tx WHERE id = ?1 AND namespace = ?2";
+        let mut find = self.scope.db.prepare_cached(sql)?;
+        let found = find.query_row(params![id.0.as_bytes(), self.scope.namespace], |row| {
+            Ok(Place {
+                lane: row.get(0)?,
+                order: row.get(1)?,
+                phase: row.get(2)?,
+                state: row.get(3)?,
+                slot: row.get(4)?,
             })
-            .optional()?
-            .ok_or_else(|| Fault::Refused(rules::no_such_tx(self.commit.lane, id)))?;
-        self.places.insert(id, place);
-        Ok(place)
+        });
+        let found = found.optional()?;
+        if let Some(place) = found {
+            self.scope.known.is_at(id, place);
+        }
+        Ok(found)
     }
 }

@@ -12,7 +12,7 @@ use super::scope::Scope;
 use crate::rules;
 
 /// Looks at the next transactions in their order and removes those that may go.
-pub(super) fn forget(scope: &Scope<'_>, step: Forget) -> Result<Forgotten, Fault> {
+pub(super) fn forget(scope: &mut Scope<'_>, step: Forget) -> Result<Forgotten, Fault> {
     let mut removed = 0;
     let mut last = None;
     let old = oldest(scope, step)?;
@@ -61,11 +61,14 @@ fn newest(scope: &Scope<'_>) -> Result<[Option<i64>; 2], Fault> {
 }
 
 fn has_open_attempts(scope: &Scope<'_>, tx: &Transaction) -> Result<bool, Fault> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM attempt WHERE tx = ?1 AND open = 1)";
+    let sql = "SELECT EXISTS (SELECT 1 FROM attempt JOIN lane ON lane.id = attempt.lane
+         WHERE attempt.tx = ?1 AND attempt.open = 1 AND (attempt.apart = 1 OR attempt.slot >= lane.closed))";
     Ok(scope.db.prepare_cached(sql)?.query_row([tx.order.0], |row| row.get(0))?)
 }
 
-fn remove(scope: &Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
+fn remove(scope: &mut Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
+    scope.known.drop_place(tx.id);
+    scope.known.forgotten = Some(true);
     let kept = Kept::of(tx);
     scope
         .db
@@ -82,6 +85,16 @@ fn remove(scope: &Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
         scope.db.prepare_cached(sql)?.execute([tx.order.0])?;
     }
     Ok(())
+}
+
+/// Whether anything was ever removed: where nothing was, no admission need look.
+pub(super) fn has_forgotten(scope: &mut Scope<'_>) -> Result<bool, Fault> {
+    if let Some(forgotten) = scope.known.forgotten {
+        return Ok(forgotten);
+    }
+    let forgotten = scope.db.query_row("SELECT EXISTS (SELECT 1 FROM kept)", [], |row| row.get(0))?;
+    scope.known.forgotten = Some(forgotten);
+    Ok(forgotten)
 }
 
 /// What stayed under an id.

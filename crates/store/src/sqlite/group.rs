@@ -8,8 +8,9 @@ use landfall_core::ports::store::{self, ChainRecord, Command, Write, WriteError,
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::error::{self, Fault};
+use super::known::Known;
 use super::rows::bits;
-use super::scope::{LaneKeys, Scope};
+use super::scope::Scope;
 use super::writer::WriteSide;
 use super::{admit, commit, forget};
 use crate::rules;
@@ -151,7 +152,7 @@ pub(super) fn begin(db: &mut Connection) -> Result<rusqlite::Transaction<'_>, Wr
 }
 
 /// Commits, and says honestly what is known if that fails.
-pub(super) fn finish(open: rusqlite::Transaction<'_>, known: &mut LaneKeys) -> Result<(), WriteError> {
+pub(super) fn finish(open: rusqlite::Transaction<'_>, known: &mut Known) -> Result<(), WriteError> {
     open.commit().map_err(|error| {
         known.clear();
         if error::surely_not_committed(&error) {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `open` | who may open the file, and what is said when it cannot be used |
 //! | `schema`, `migrations/` | tables and their versions |
-//! | `writer`, `scope` | the thread that writes, and what a write works in |
+//! | `writer`, `scope`, `known` | the thread that writes, what a write works in, and what the thread remembers |
 //! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `records` | small documents of the door |
@@ -22,6 +22,7 @@ mod durability;
 mod error;
 mod forget;
 mod group;
+mod known;
 mod leases;
 pub(crate) mod moved;
 mod open;

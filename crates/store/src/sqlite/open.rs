@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use landfall_core::Namespace;
 use landfall_core::ports::store;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
+use super::known::Known;
 use super::moved;
 use super::schema::{self, Identity};
-use super::scope::LaneKeys;
 use super::writer::WriteSide;
 
 /// How long a connection waits for a lock that another program holds on the file.
@@ -115,7 +116,7 @@ pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Res
     let known = |error: rusqlite::Error| from_sql(file, &error);
     moved::refuse_if_moved(&db, file)?;
     let namespace = enter(&mut db, namespace).map_err(known)?;
-    Ok(WriteSide { db, namespace, known: LaneKeys::new(), lock })
+    Ok(WriteSide { db, namespace, known: Known::default(), lock })
 }
 
 /// The file under its locks, at the newest schema.
@@ -244,8 +245,7 @@ fn tune_writer(db: &Connection, options: &Options) -> rusqlite::Result<()> {
     if let Some(pages) = options.max_pages {
         db.pragma_update(None, "max_page_count", pages)?;
     }
-    db.set_prepared_statement_cache_capacity(64);
-    Ok(())
+    tune_statements(db)
 }
 
 /// Settings of a connection that reads.
@@ -254,6 +254,12 @@ pub(super) fn tune_reader(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "cache_size", -16 * 1024)?;
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
+    tune_statements(db)
+}
+
+/// A statement is prepared once. Without the guarantee it is prepared anew whenever other values are bound to it.
+fn tune_statements(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

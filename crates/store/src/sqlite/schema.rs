@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_moved.sql"),
     include_str!("migrations/0004_records.sql"),
     include_str!("migrations/0005_ended.sql"),
+    include_str!("migrations/0006_closed.sql"),
 ];
 
 /// The version this program writes.

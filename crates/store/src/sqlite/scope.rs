@@ -1,42 +1,28 @@
-//! What a write works in: the open database transaction, the namespace, and the lanes' row numbers.
-//!
-//! Lanes are few and asked for by every write, so their numbers are remembered. The memory is dropped whenever a
-//! transaction is rolled back, since a lane it made is then gone.
-
-use std::collections::BTreeMap;
+//! What a write works in: the open database transaction, the namespace, and what the writer remembers.
 
 use landfall_core::LaneId;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::Fault;
+use super::known::{Known, LaneKey};
 use super::rows::bits;
-
-/// The row numbers of a lane and of its account.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LaneKey {
-    pub(super) lane: i64,
-    pub(super) account: i64,
-}
-
-/// Row numbers that were looked up before.
-pub(super) type LaneKeys = BTreeMap<LaneId, LaneKey>;
 
 /// One write's view of the database.
 pub(super) struct Scope<'a> {
     pub(super) db: &'a Connection,
     pub(super) namespace: i64,
-    pub(super) known: &'a mut LaneKeys,
+    pub(super) known: &'a mut Known,
 }
 
 impl Scope<'_> {
     /// The lane's numbers, if it is known.
     pub(super) fn lane(&mut self, lane: LaneId) -> Result<Option<LaneKey>, Fault> {
-        if let Some(key) = self.known.get(&lane) {
+        if let Some(key) = self.known.lanes.get(&lane) {
             return Ok(Some(*key));
         }
         let found = find_lane(self.db, self.namespace, lane)?;
         if let Some(key) = found {
-            self.known.insert(lane, key);
+            self.known.lanes.insert(lane, key);
         }
         Ok(found)
     }

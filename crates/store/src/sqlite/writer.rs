@@ -9,8 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::error::Fault;
 use super::group;
+use super::known::Known;
 use super::open::Locks;
-use super::scope::{LaneKeys, Scope};
+use super::scope::Scope;
 
 /// Jobs that may wait for the writer; a caller that finds it full waits its turn.
 const QUEUE: usize = 256;
@@ -19,7 +20,7 @@ const QUEUE: usize = 256;
 pub(super) struct WriteSide {
     pub(super) db: Connection,
     pub(super) namespace: i64,
-    pub(super) known: LaneKeys,
+    pub(super) known: Known,
     /// Held until everything else is closed: it is what keeps other processes out.
     pub(super) lock: Locks,
 }

@@ -12,6 +12,11 @@ use crate::postgres::error::Fault;
 use crate::postgres::lanes::LaneNumbers;
 use crate::postgres::rows::{self, bits, number};
 
+/// The open attempts of lane `$1`: by the order of the key, and those that are apart.
+const IN_ORDER: &str = "attempt.lane = $1 AND attempt.slot >= (SELECT closed FROM lane WHERE id = $1)
+    AND attempt.open";
+const IS_APART: &str = "attempt.lane = $1 AND attempt.apart AND attempt.open";
+
 /// Everything a lane's owner needs, as it was at one moment. An unknown lane is an empty one.
 pub(in crate::postgres) async fn load(
     db: &ClientWrapper,
@@ -39,11 +44,15 @@ pub(in crate::postgres) async fn load(
     let bound = db.prepare_cached(&bound).await?;
     let ended = format!(
         "SELECT {} FROM tx JOIN lane ON lane.id = tx.lane WHERE tx.lane = $1 AND tx.phase = 2 AND tx.id IN
-            (SELECT attempt.tx FROM attempt WHERE attempt.lane = $1 AND attempt.open)",
+            (SELECT tx FROM attempt WHERE {IN_ORDER} UNION ALL SELECT tx FROM attempt WHERE {IS_APART})",
         rows::TX_COLUMNS
     );
     let ended = db.prepare_cached(&ended).await?;
-    let attempts = format!("SELECT {} FROM attempt WHERE lane = $1 AND open", rows::ATTEMPT_COLUMNS);
+    let columns = rows::ATTEMPT_COLUMNS;
+    let attempts = format!(
+        "SELECT {columns} FROM attempt WHERE {IN_ORDER} UNION ALL
+         SELECT {columns} FROM attempt WHERE {IS_APART}"
+    );
     let attempts = db.prepare_cached(&attempts).await?;
     let of_lane: [Value<'_>; 1] = [id];
     // One snapshot for all three: a commit of ours whose answer was lost may land between them.
@@ -133,7 +142,9 @@ pub(in crate::postgres) async fn with_work(db: &ClientWrapper, namespace: i64) -
          WHERE lane.namespace = $1 AND (
             EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 0)
             OR EXISTS (SELECT 1 FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
-            OR EXISTS (SELECT 1 FROM attempt WHERE attempt.lane = lane.id AND attempt.open)
+            OR EXISTS (SELECT 1 FROM attempt
+                       WHERE attempt.lane = lane.id AND attempt.slot >= lane.closed AND attempt.open)
+            OR EXISTS (SELECT 1 FROM attempt WHERE attempt.lane = lane.id AND attempt.apart AND attempt.open)
             OR EXISTS (SELECT 1 FROM command WHERE command.lane = lane.id AND NOT command.done))";
     let mut lanes = all(db, sql, &[&namespace], |row| rows::lane(row.try_get(0)?, row.try_get(1)?)).await?;
     lanes.sort_unstable();

@@ -1,7 +1,7 @@
 //! Lanes: what an owner loads to go on, which of them have work, and what people see.
 //!
 //! These are asked all the time, and a lane's history only grows: every query names the partial index that holds what
-//! is unfinished, so that it cannot come to read the history instead.
+//! is unfinished, or a range of slots that is, so that it cannot come to read the history instead.
 
 use landfall_core::ports::store::{ChainRecord, Command, Holders, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
@@ -13,6 +13,10 @@ use crate::sqlite::error::Fault;
 use crate::sqlite::readers::Look;
 use crate::sqlite::rows::{self, bits, column, number};
 use crate::sqlite::scope::find_lane;
+
+/// The open attempts of lane `?1`, whose `closed` is `?2`: by the table's own order, and those that are apart.
+const IN_ORDER: &str = "attempt.lane = ?1 AND attempt.slot >= ?2 AND attempt.open = 1";
+const IS_APART: &str = "attempt.lane = ?1 AND attempt.apart = 1 AND attempt.open = 1";
 
 /// Everything a lane's owner needs. An unknown lane is an empty one.
 pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecord, Fault> {
@@ -27,10 +31,10 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             attempts: Vec::new(),
         });
     };
-    let (token, version, details): (i64, i64, String) = look
+    let (token, version, details, closed): (i64, i64, String, i64) = look
         .db
-        .prepare_cached("SELECT token, version, details FROM lane WHERE id = ?1")?
-        .query_row([key.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        .prepare_cached("SELECT token, version, details, closed FROM lane WHERE id = ?1")?
+        .query_row([key.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     let bound = format!(
         "SELECT {} FROM tx INDEXED BY tx_bound {} WHERE tx.lane = ?1 AND tx.phase = 1",
         rows::TX_COLUMNS,
@@ -40,18 +44,18 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
     bound.sort_by_key(|tx| tx.status.slot);
     let ended = format!(
         "SELECT {} FROM tx {} WHERE tx.phase = 2 AND tx.ord IN (
-            SELECT tx FROM attempt INDEXED BY attempt_open WHERE attempt.lane = ?1 AND attempt.open = 1)",
+            SELECT tx FROM attempt WHERE {IN_ORDER} UNION ALL
+            SELECT tx FROM attempt INDEXED BY attempt_apart WHERE {IS_APART})",
         rows::TX_COLUMNS,
         rows::TX_JOINS
     );
-    let mut ended = all(look.db, &ended, [key.lane], rows::tx)?;
+    let mut ended = all(look.db, &ended, [key.lane, closed], rows::tx)?;
     ended.sort_by_key(|tx| (tx.status.slot, tx.order));
-    let attempts = format!(
-        "SELECT {} FROM attempt INDEXED BY attempt_open {} WHERE attempt.lane = ?1 AND attempt.open = 1",
-        rows::ATTEMPT_COLUMNS,
-        rows::ATTEMPT_JOINS
-    );
-    let mut attempts = all(look.db, &attempts, [key.lane], rows::attempt)?;
+    let (columns, joins) = (rows::ATTEMPT_COLUMNS, rows::ATTEMPT_JOINS);
+    let in_order = format!("SELECT {columns} FROM attempt {joins} WHERE {IN_ORDER}");
+    let apart = format!("SELECT {columns} FROM attempt INDEXED BY attempt_apart {joins} WHERE {IS_APART}");
+    let mut attempts = all(look.db, &in_order, [key.lane, closed], rows::attempt)?;
+    attempts.append(&mut all(look.db, &apart, [key.lane], rows::attempt)?);
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
     Ok(LaneRecord {
         lane,
@@ -112,8 +116,10 @@ pub(in crate::sqlite) fn with_work(look: &Look<'_>) -> Result<Vec<LaneId>, Fault
          WHERE account.namespace = ?1 AND (
             EXISTS (SELECT 1 FROM tx INDEXED BY tx_waiting WHERE tx.lane = lane.id AND tx.phase = 0)
             OR EXISTS (SELECT 1 FROM tx INDEXED BY tx_bound WHERE tx.lane = lane.id AND tx.phase = 1)
-            OR EXISTS (SELECT 1 FROM attempt INDEXED BY attempt_open
-                       WHERE attempt.lane = lane.id AND attempt.open = 1)
+            OR EXISTS (SELECT 1 FROM attempt
+                       WHERE attempt.lane = lane.id AND attempt.slot >= lane.closed AND attempt.open = 1)
+            OR EXISTS (SELECT 1 FROM attempt INDEXED BY attempt_apart
+                       WHERE attempt.lane = lane.id AND attempt.apart = 1 AND attempt.open = 1)
             OR EXISTS (SELECT 1 FROM command INDEXED BY command_open
                        WHERE command.lane = lane.id AND command.done = 0))";
     let mut lanes = all(look.db, sql, [look.namespace], |row| rows::lane(row.get(0)?, column(row, 1)?))?;

@@ -85,6 +85,8 @@ suite! {
         an_unknown_lane_is_empty_with_token_zero,
         load_lane_returns_what_is_bound_and_open_and_nothing_else,
         attempts_of_closed_slots_are_history_that_a_transaction_still_shows,
+        slots_are_closed_in_any_order,
+        a_slot_that_is_filled_again_is_open_and_its_first_life_stays_history,
         waiting_is_found_by_state_oldest_first_up_to_the_limit,
         a_requeued_transaction_waits_in_its_old_place,
         a_reserved_slot_without_bytes_is_bound,

@@ -1,6 +1,7 @@
 //! What a lane's owner loads, and which lanes have something to do.
 
-use landfall_core::ports::store::{CommandKind, LaneRow, ResetRecord, Write};
+use landfall_core::attempt::Attempt;
+use landfall_core::ports::store::{CommandKind, LaneRow, ResetRecord, Store, Write};
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, LaneId, LaneVersion, Millis, Slot, Token};
 
@@ -60,6 +61,61 @@ pub(crate) async fn attempts_of_closed_slots_are_history_that_a_transaction_stil
     assert_eq!(store.load_lane(lane(1)).await.unwrap().attempts, [attempt(8, 0, Some(1))]);
     let record = store.tx(tx_id(1)).await.unwrap().unwrap();
     assert_eq!(record.attempts, [attempt(7, 0, Some(1)), attempt(8, 0, Some(1))]);
+}
+
+/// The slots and ordinals that an owner loads, before and after a restart.
+async fn open_attempts(store: &dyn Store) -> Vec<(u64, u32)> {
+    let attempts = store.load_lane(lane(1)).await.unwrap().attempts;
+    attempts.iter().map(|attempt| (attempt.slot.0, attempt.ordinal)).collect()
+}
+
+pub(crate) async fn slots_are_closed_in_any_order(mut world: World) {
+    let token = own(world.store(), lane(1)).await;
+    let mut first = turn(lane(1), token, 0);
+    first.attempts = [3, 4, 5, 6, 8, 9].map(|slot| attempt(slot, 0, None)).into();
+    first.attempts.push(Attempt { slot: Slot(u64::MAX), ..attempt(7, 0, None) });
+    commit(world.store(), first).await.unwrap();
+    let mut open = vec![3, 4, 5, 6, 8, 9, u64::MAX];
+    // Above an open one; the lowest; one that nobody has, and twice; over a hole; the rest.
+    for (version, closed) in (1..).zip([vec![5, 9], vec![3], vec![3, 7], vec![4], vec![u64::MAX], vec![6, 8]])
+    {
+        let mut close = turn(lane(1), token, version);
+        close.closed = closed.iter().map(|slot| Slot(*slot)).collect();
+        commit(world.store(), close).await.unwrap();
+        open.retain(|slot| !closed.contains(slot));
+        world.enter("default").await;
+        let left: Vec<(u64, u32)> = open.iter().map(|slot| (*slot, 0)).collect();
+        assert_eq!(open_attempts(world.store()).await, left, "after {closed:?}");
+        let has_work = !world.store().lanes_with_work().await.unwrap().is_empty();
+        assert_eq!(has_work, !left.is_empty(), "after {closed:?}");
+    }
+}
+
+pub(crate) async fn a_slot_that_is_filled_again_is_open_and_its_first_life_stays_history(world: World) {
+    let store = world.store();
+    admit_new(store, request(lane(1), 1)).await;
+    let token = own(store, lane(1)).await;
+    let mut first = turn(lane(1), token, 0);
+    first.attempts = vec![attempt(3, 0, Some(1)), attempt(4, 0, None), attempt(5, 0, None)];
+    commit(store, first).await.unwrap();
+    let mut close = turn(lane(1), token, 1);
+    close.txs.push(update(1, TxState::Confirmed, Some(3)));
+    close.closed = vec![Slot(3), Slot(4)];
+    commit(store, close).await.unwrap();
+    assert_eq!(open_attempts(store).await, [(5, 0)]);
+    // The chain took it back, and an operator lets it be filled; and one closes in the commit that stores it.
+    let mut again = turn(lane(1), token, 2);
+    again.attempts = vec![attempt(3, 7, None), attempt(4, 7, None), attempt(6, 0, None)];
+    again.closed = vec![Slot(4), Slot(6)];
+    commit(store, again).await.unwrap();
+    let loaded = store.load_lane(lane(1)).await.unwrap();
+    assert_eq!(loaded.attempts, [attempt(3, 7, None), attempt(5, 0, None)]);
+    assert!(loaded.ended.is_empty(), "the transaction of its first life is history");
+    let mut last = turn(lane(1), token, 3);
+    last.closed = vec![Slot(5), Slot(3)];
+    commit(store, last).await.unwrap();
+    assert_eq!(open_attempts(store).await, []);
+    assert!(store.lanes_with_work().await.unwrap().is_empty());
 }
 
 pub(crate) async fn waiting_is_found_by_state_oldest_first_up_to_the_limit(world: World) {

@@ -126,10 +126,24 @@ async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_w
     reserved.txs.push(update(2, landfall_core::transaction::TxState::Accepted, Some(2)));
     commit(&store, reserved).await.unwrap();
     admit_new(&store, keyed(lane(1), 3, "c")).await;
-    let before = store.load_lane(lane(1)).await.unwrap();
+    let mut more = turn(lane(1), token, 2);
+    more.row = store.load_lane(lane(1)).await.unwrap().row;
+    let mut far = attempt(7, 0, None);
+    far.slot = landfall_core::Slot(u64::MAX);
+    more.attempts = vec![attempt(1, 5, None), attempt(2, 5, None), far];
+    commit(&store, more).await.unwrap();
+    let mut before = store.load_lane(lane(1)).await.unwrap();
     drop(store);
-    // As the first version left it.
-    set(&file, "DROP TABLE kept; DROP TABLE moved; DROP TABLE record; PRAGMA user_version = 1");
+    // As the first version left it, with one slot closed as it did that.
+    set(
+        &file,
+        "DROP TABLE kept; DROP TABLE moved; DROP TABLE record;
+         DROP INDEX attempt_apart; ALTER TABLE attempt DROP COLUMN apart; ALTER TABLE lane DROP COLUMN closed;
+         CREATE INDEX attempt_open ON attempt (lane) WHERE open = 1;
+         UPDATE attempt SET open = 0 WHERE slot = 1; PRAGMA user_version = 1",
+    );
+    before.attempts.retain(|attempt| attempt.slot.0 != 1);
+    assert_eq!(before.attempts.len(), 3);
 
     let store = open(&file).unwrap();
     let after = store.load_lane(lane(1)).await.unwrap();
@@ -146,7 +160,15 @@ async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_w
     // Its owner goes on where the old one stopped.
     let token = own(&store, lane(1)).await;
     assert!(token > before.token);
-    commit(&store, bind(lane(1), token, before.version.0, 3, 3)).await.unwrap();
+    let mut next = bind(lane(1), token, before.version.0, 3, 3);
+    next.attempts.push(attempt(2, 6, None));
+    commit(&store, next).await.unwrap();
+    let mut close = turn(lane(1), token, before.version.0 + 1);
+    close.closed = vec![landfall_core::Slot(2), landfall_core::Slot(u64::MAX)];
+    commit(&store, close).await.unwrap();
+    let open: Vec<u64> =
+        store.load_lane(lane(1)).await.unwrap().attempts.iter().map(|attempt| attempt.slot.0).collect();
+    assert_eq!(open, [0, 3]);
 }
 
 #[cfg(unix)]
