@@ -11,6 +11,7 @@ use landfall_core::ports::store::{Admission, Forget, Forgotten, Kept};
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, QueueOrder, RequestId, TxId};
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::commit;
@@ -119,31 +120,45 @@ pub(super) struct Stayed {
     by_id: BTreeMap<TxId, Kept>,
 }
 
+/// By ids and by keys.
+pub(super) const STAYED: &str =
+    "SELECT kept.details FROM kept WHERE kept.id = ANY ($2::uuid[]) AND kept.namespace = $1
+     UNION ALL
+     SELECT kept.details FROM unnest($3::bytea[], $4::text[]) AS u (signer, key)
+     JOIN kept ON kept.signer = u.signer AND kept.request_id = u.key AND kept.namespace = $1
+        AND kept.request_id IS NOT NULL";
+
 impl Stayed {
     pub(super) async fn read(
         db: &ClientWrapper,
         namespace: i64,
         news: &[&NewTransaction],
     ) -> Result<Self, Fault> {
-        let mut stayed = Self::default();
+        let find = db.prepare_cached(STAYED).await?;
+        Self::of(&Self::rows(db, &find, namespace, news).await?)
+    }
+
+    /// What [`STAYED`] finds for some admissions.
+    pub(super) async fn rows(
+        db: &ClientWrapper,
+        find: &Statement,
+        namespace: i64,
+        news: &[&NewTransaction],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         if news.is_empty() {
-            return Ok(stayed);
+            return Ok(Vec::new());
         }
         let ids: Vec<Uuid> = news.iter().map(|new| new.id.0).collect();
         let (signers, keys): (Vec<&[u8]>, Vec<&str>) = news
             .iter()
             .filter_map(|new| Some((new.lane.signer.0.as_slice(), new.request.request_id.as_ref()?.as_str())))
             .unzip();
-        let find = db
-            .prepare_cached(
-                "SELECT kept.details FROM kept WHERE kept.id = ANY ($2::uuid[]) AND kept.namespace = $1
-                 UNION ALL
-                 SELECT kept.details FROM unnest($3::bytea[], $4::text[]) AS u (signer, key)
-                 JOIN kept ON kept.signer = u.signer AND kept.request_id = u.key AND kept.namespace = $1
-                    AND kept.request_id IS NOT NULL",
-            )
-            .await?;
-        for row in db.query(&find, &[&namespace, &ids, &signers, &keys]).await? {
+        db.query(find, &[&namespace, &ids, &signers, &keys]).await
+    }
+
+    pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
+        let mut stayed = Self::default();
+        for row in found {
             let kept: Kept = rows::json("kept.details", row.try_get(0)?)?;
             if let Some(key) = kept.request_id.clone() {
                 stayed.by_key.insert((kept.lane.signer, key), kept.clone());

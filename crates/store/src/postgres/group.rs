@@ -286,7 +286,10 @@ async fn body<'g>(
     let prepared = Prepared::on(db).await?;
     let lanes = resolve_lanes(store, db, batch, work, answers).await?;
     let news: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
-    let ords = begin(db, &prepared, batch, store, news.len()).await?;
+    // Numbers are drawn first; without any to draw, the beginning goes with what follows.
+    let begin = begin(batch, store);
+    let ords = if news.is_empty() { Vec::new() } else { draw(db, &prepared, &begin, news.len()).await? };
+    let begin = Some(begin).filter(|_| news.is_empty());
     let inserts = admit::Rows::of(&news, &ords, &lanes)?;
     let commands = CommandRows::of(&work.commands, &lanes)?;
     let chains = ChainRows::of(&work.chains)?;
@@ -297,9 +300,11 @@ async fn body<'g>(
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
     // Sent at once; the server does them in this order.
-    let (inserted, (), (), (), heads, places) = tokio::try_join!(
+    let ((), inserted, stayed, (), (), (), heads, places) = tokio::try_join!(
         biased;
+        async { if let Some(begin) = &begin { db.batch_execute(begin).await } else { Ok(()) } },
         inserts.insert(db, &prepared.insert, namespace),
+        Stayed::rows(db, &prepared.stayed, namespace, &news),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),
         lock(db, &prepared.lock, &numbers),
@@ -312,9 +317,9 @@ async fn body<'g>(
     let mut rows = commit::Rows::default();
     let inserted: BTreeSet<i64> = inserted.into_iter().collect();
     let mut refused = Vec::new();
-    for (((index, new), ord), admission) in
-        work.admissions.iter().zip(&ords).zip(admissions(store, db, batch, work, &ords, &inserted).await?)
-    {
+    let stayed = Stayed::of(&stayed)?;
+    let admitted = admissions(store, db, batch, work, &ords, &inserted, &stayed).await?;
+    for (((index, new), ord), admission) in work.admissions.iter().zip(&ords).zip(admitted) {
         match admission {
             Ok(admission) => {
                 if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
@@ -432,6 +437,7 @@ async fn admissions(
     work: &Sorted<'_>,
     ords: &[i64],
     inserted: &BTreeSet<i64>,
+    stayed: &Stayed,
 ) -> Result<Vec<Result<Admission, Fault>>, Fault> {
     let old: Vec<&NewTransaction> = work
         .admissions
@@ -441,8 +447,6 @@ async fn admissions(
         .map(|((_, new), _)| *new)
         .collect();
     let known = Known::read(db, store.namespace, &old).await?;
-    let all: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
-    let stayed = Stayed::read(db, store.namespace, &all).await?;
     let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
         if let Some(removed) = stayed.answer(new) {
             return removed;
@@ -507,27 +511,34 @@ async fn resolve_lanes(
     Ok(found)
 }
 
-/// Begins the transaction and draws numbers for the queue.
-async fn begin(
-    db: &ClientWrapper,
-    prepared: &Prepared,
-    batch: &Batch,
-    store: &Inner,
-    count: usize,
-) -> Result<Vec<i64>, Fault> {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+/// How the transaction begins. Its statements name what they need by lists, and find each by an index: a plan that is made
+/// for one list after the other costs more than it saves.
+fn begin(batch: &Batch, store: &Inner) -> String {
+    let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED; \
+         SET LOCAL plan_cache_mode = force_generic_plan"
+        .to_owned();
     if batch.part {
         begin.push_str(&format!(
             "; SET LOCAL lock_timeout = {}",
             store.connections.limits.lock.as_millis() / 10
         ));
     }
+    begin
+}
+
+/// Begins the transaction and draws numbers for the queue.
+async fn draw(
+    db: &ClientWrapper,
+    prepared: &Prepared,
+    begin: &str,
+    count: usize,
+) -> Result<Vec<i64>, tokio_postgres::Error> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
     let drawn_of: [Value<'_>; 1] = [&count];
-    let (_, drawn) = tokio::try_join!(
+    let ((), drawn) = tokio::try_join!(
         biased;
-        db.batch_execute(&begin),
-        some(db, &prepared.draw, count == 0, &drawn_of),
+        db.batch_execute(begin),
+        db.query(&prepared.draw, &drawn_of),
     )?;
     let mut ords = drawn.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
     ords.sort_unstable();
@@ -560,6 +571,7 @@ async fn some(
 struct Prepared {
     draw: Statement,
     insert: Statement,
+    stayed: Statement,
     command: Statement,
     chain: Statement,
     lock: Statement,
@@ -581,6 +593,7 @@ impl Prepared {
         Ok(Self {
             draw: db.prepare_cached("SELECT nextval('tx_ord') FROM generate_series(1, $1::bigint)").await?,
             insert: db.prepare_cached(admit::INSERT).await?,
+            stayed: db.prepare_cached(forget::STAYED).await?,
             command: db.prepare_cached(CommandRows::INSERT).await?,
             chain: db.prepare_cached(ChainRows::PUT).await?,
             lock: db.prepare_cached(commit::LOCK).await?,
