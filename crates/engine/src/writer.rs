@@ -90,7 +90,9 @@ fn rows(write: &Write) -> usize {
     match write {
         Write::Lane(commit) => {
             let txs = commit.txs.len() + commit.attempts.len() + commit.hints.len();
-            1 + txs + commit.closed.len() + commit.journal.len() + commit.commands_done.len()
+            // Slots that end in their order are one number of the lane's row.
+            let closed = usize::from(!commit.closed.is_empty());
+            1 + txs + closed + commit.journal.len() + commit.commands_done.len()
         }
         // The transaction and its first journal entry.
         Write::Admit(_) => 2,
