@@ -4,7 +4,7 @@
 use std::io::BufReader;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use inferno::collapse::Collapse;
@@ -20,6 +20,9 @@ const FREQUENCY: &str = "397";
 const STACK: &str = "dwarf,16384";
 /// How long is sampled. The run is longer than that.
 const SECONDS: &str = "5";
+/// How often, and how many times, it is looked whether the benchmark has started its server.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 1_200;
 /// Frames thinner than this share of the picture are left out, or it would be megabytes.
 const THINNEST_PERCENT: f64 = 0.2;
 
@@ -51,8 +54,10 @@ pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<bool> {
 /// The process id of the server that the benchmark started.
 fn server_of(bench: &mut Child) -> Result<u32> {
     let children = format!("/proc/{0}/task/{0}/children", bench.id());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline && bench.try_wait()?.is_none() {
+    for _ in 0..LOOKS {
+        if bench.try_wait()?.is_some() {
+            break;
+        }
         let ids = std::fs::read_to_string(&children).unwrap_or_default();
         for id in ids.split_whitespace() {
             let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
@@ -60,7 +65,7 @@ fn server_of(bench: &mut Child) -> Result<u32> {
                 return Ok(id.parse()?);
             }
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(LOOK_EVERY);
     }
     bail!("the benchmark started no server")
 }
