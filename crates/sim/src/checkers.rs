@@ -118,11 +118,13 @@ impl Checkers {
                 *chain == tx.lane.chain && row.at > from.after(grace) && row.at < *until
             })
         };
+        // The status forgets a speed-up with the content it was for; the journal does not.
+        let hurried = entries.iter().any(|row| matches!(row.entry, Entry::SpeedUpAsked { .. }));
         for row in entries.iter().filter(|row| halted(row)) {
             let loud = match &row.entry {
                 // What a caller asks for meanwhile is done: another content, or a dearer attempt.
                 Entry::Signed { attempt, version, .. } => {
-                    *attempt > 0 && version.0 == 1 && tx.status.ending.is_none() && tx.status.hurry.is_none()
+                    *attempt > 0 && version.0 == 1 && tx.status.ending.is_none() && !hurried
                 }
                 Entry::Mined { .. } | Entry::Confirmed { .. } | Entry::Expired { .. } => true,
                 Entry::EndingBegan { state, .. } => *state == TxState::Expired,

@@ -5,7 +5,7 @@
 //!
 //! | in memory, not yet being signed | news | the store has more |
 //! |---|---|---|
-//! | less than half of what is held at most | commands and the queue are read | the queue is read |
+//! | fewer than twice the window, and than a thousand | commands and the queue are read | the queue is read |
 //! | more | only commands are read, the queue later | later |
 
 use super::check::needs_approval;
@@ -13,6 +13,9 @@ use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::{Millis, QueueOrder, TxId};
+
+/// With so many in memory the queue is not read for news, however wide the window: reading it costs time for each of them.
+const ENOUGH: u64 = 1_000;
 
 /// Where the preparation of a content begins: at the end, where nothing has to be found out.
 pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
@@ -30,8 +33,9 @@ impl Lane {
         let ahead = self.prepared_ahead();
         let here = self.waiting.unsigned() as u64;
         // Few are counted as held up without a look at each: it only makes the load reach further.
-        let held_up = if here < ahead.div_ceil(2) { here } else { self.held_up() };
-        let enough = here - held_up >= ahead.div_ceil(2) && !self.cancelling_all;
+        let few = ahead.min(ENOUGH);
+        let held_up = if here < few { here } else { self.held_up() };
+        let enough = here - held_up >= few && !self.cancelling_all;
         let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
         if enough && !self.load.news {
             return;
