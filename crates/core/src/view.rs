@@ -65,9 +65,9 @@ pub struct ChainView {
     pub safe: Option<u64>,
     pub finalized: Option<u64>,
     pub fees: FeeQuote,
-    /// Each account's count at the head's hash.
+    /// Each account's count, at the head's hash or as it was when it was last asked for on this fork.
     pub counts: BTreeMap<Account, Slot>,
-    /// Each account's balance at the head's hash, as far as it is known.
+    /// Each account's balance, of the same block as its count, as far as it is known.
     pub balances: BTreeMap<Account, Wei>,
     /// Accounts whose code is a delegation (EIP-7702), as far as it is known.
     pub delegated: BTreeSet<Account>,
