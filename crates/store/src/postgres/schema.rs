@@ -102,7 +102,8 @@ async fn try_prepare(db: &ClientWrapper, schema: &str) -> Result<(i32, i32), Fau
 }
 
 async fn migrate(db: &ClientWrapper) -> Result<(i32, i32), Fault> {
-    db.batch_execute("BEGIN").await?;
+    // A step may read a large table once; it is not cut short for that.
+    db.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
     // From here to the commit every other node that wants to change the schema waits.
     let (from, mut runs_with) = version(db, " FOR UPDATE").await?;
     let mut at = from;
