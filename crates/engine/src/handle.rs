@@ -58,7 +58,7 @@ impl Engine {
         let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
         supervisor::open_session(&shared).await?;
         shared.read_disabled().await?;
-        shared.tasks.spawn(writer_task.run());
+        shared.tasks.spawn(writer_task.run(shared.clone()));
         for chain in shared.parts.chains.values() {
             let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
             let watcher = Watcher::new(shared.clone(), chain.chain.clone(), finality, watched);
@@ -423,15 +423,16 @@ impl Handle {
             // A lost answer is looked up, never assumed (L18).
             // Where it cannot be looked up either, it is still not known, and nobody may be told that nothing was stored.
             Err(WriteError::Unknown(text)) => match self.store().tx(id).await {
-                Ok(Some(record)) => Admission::New(record.tx),
+                Ok(Some(record)) => {
+                    // The writer did not know that there is something to do.
+                    self.shared.work_for(record.tx.lane);
+                    Admission::New(record.tx)
+                }
                 Ok(None) => return Err(SubmitError::Unknown(text)),
                 Err(error) => return Err(SubmitError::Unknown(format!("{text}; {error}"))),
             },
             Err(error) => return Err(not_written(error)),
         };
-        if let Admission::New(tx) = &admission {
-            self.shared.admitted_for(tx.lane);
-        }
         Ok(admission)
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use landfall_core::TxId;
 use landfall_core::lane::{Hold, LaneEvent};
+use landfall_core::transaction::Transaction;
 use landfall_core::view::{ChainView, Receipt};
 use tokio::sync::{Notify, oneshot};
 
@@ -25,9 +26,14 @@ pub(crate) enum Question {
 /// At most this many questions wait; more are answered "not known".
 const QUESTIONS: usize = 1_024;
 
+/// At most this many transactions wait to be taken.
+const ADMITTED: usize = 2_000;
+
 #[derive(Default)]
 struct Inbox {
     work: bool,
+    /// Transactions that were just stored, by the only process that stores any.
+    admitted: Vec<Transaction>,
     /// Transactions that this lane's are to follow, and that moved.
     moved: BTreeSet<TxId>,
     stop: bool,
@@ -42,6 +48,7 @@ struct Inbox {
 impl Inbox {
     fn is_empty(&self) -> bool {
         !self.work
+            && self.admitted.is_empty()
             && self.moved.is_empty()
             && !self.stop
             && self.view.is_none()
@@ -80,6 +87,19 @@ impl Mailbox {
     /// The store has new transactions.
     pub(crate) fn wake_for_txs(&self) {
         self.inbox().work = true;
+        self.arrived.notify_one();
+    }
+
+    /// These were just stored. What is too much to be kept is read from the store instead.
+    pub(crate) fn admitted(&self, txs: Vec<Transaction>) {
+        let mut inbox = self.inbox();
+        if inbox.work || inbox.admitted.len() + txs.len() > ADMITTED {
+            inbox.work = true;
+            inbox.admitted = Vec::new();
+        } else {
+            inbox.admitted.extend(txs);
+        }
+        drop(inbox);
         self.arrived.notify_one();
     }
 
@@ -151,6 +171,8 @@ impl Mailbox {
         let mut events = Vec::new();
         if inbox.work {
             events.push(LaneEvent::Work);
+        } else if !inbox.admitted.is_empty() {
+            events.push(LaneEvent::Admitted(inbox.admitted));
         }
         if !inbox.moved.is_empty() {
             events.push(LaneEvent::Moved(inbox.moved.into_iter().collect()));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use landfall_core::lane::LaneCounts;
 use landfall_core::ports::store::Acquired;
+use landfall_core::transaction::Transaction;
 use landfall_core::{ChainId, LaneId, SessionId, Token};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -111,11 +112,19 @@ impl Shared {
         }
     }
 
-    /// A transaction for this lane was just stored here.
-    pub(crate) fn admitted_for(&self, lane: LaneId) {
-        match self.directory.mailbox(lane) {
-            Some(mailbox) => mailbox.wake_for_txs(),
-            None => self.work_for(lane),
+    /// Transactions were just stored here, in this order.
+    pub(crate) fn admitted<'a>(&self, txs: impl Iterator<Item = &'a Transaction>) {
+        let mut of_lanes: BTreeMap<LaneId, Vec<&Transaction>> = BTreeMap::new();
+        for tx in txs {
+            of_lanes.entry(tx.lane).or_default().push(tx);
+        }
+        let alone = self.parts.store.is_alone();
+        for (lane, txs) in of_lanes {
+            match self.directory.mailbox(lane) {
+                Some(mailbox) if alone => mailbox.admitted(txs.into_iter().cloned().collect()),
+                Some(mailbox) => mailbox.wake_for_txs(),
+                None => self.work_for(lane),
+            }
         }
     }
 

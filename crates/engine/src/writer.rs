@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
-use landfall_core::ports::store::{Error, Store, Write, WriteError, Written};
+use landfall_core::ports::store::{Admission, Error, Store, Write, WriteError, Written};
+use landfall_core::transaction::Transaction;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::supervisor::Shared;
 use crate::telemetry::{Fact, Telemetry, WriteEnd};
 
 /// The most that one group holds.
@@ -68,7 +70,7 @@ impl Writer {
 }
 
 impl WriterTask {
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self, shared: Arc<Shared>) {
         let mut jobs = Vec::with_capacity(GROUP);
         while self.jobs.recv_many(&mut jobs, GROUP).await > 0 {
             let (writes, answers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.write, job.done)).unzip();
@@ -76,12 +78,25 @@ impl WriterTask {
             let began = Instant::now();
             let results = self.store.write(writes).await;
             self.telemetry.note(Fact::Group { writes: count, rows, took: began.elapsed() });
+            // Lanes first: nothing else about these transactions can have been written yet.
+            shared.admitted(results.iter().filter_map(admitted));
             for (answer, result) in answers.into_iter().zip(results) {
                 self.telemetry.note(Fact::Wrote(end(&result)));
                 // The asker may be gone (a disconnected caller); the write stands all the same.
                 answer.send(result).ok();
             }
         }
+    }
+}
+
+/// What a write stored for a lane to land.
+fn admitted(result: &Result<Written, WriteError>) -> Option<&Transaction> {
+    match result {
+        Ok(Written::Admitted(admission)) => match admission.as_ref() {
+            Admission::New(tx) => Some(tx),
+            Admission::Replay(_) | Admission::Conflict(_) | Admission::Removed(_) => None,
+        },
+        _ => None,
     }
 }
 

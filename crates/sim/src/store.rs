@@ -324,6 +324,10 @@ impl Log for SimStore {
         }
         self.commit(group).await
     }
+
+    fn is_alone(&self) -> bool {
+        self.world.scenario.nodes == 1
+    }
 }
 
 impl SimStore {

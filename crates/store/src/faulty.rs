@@ -83,6 +83,10 @@ impl Log for Faulty {
             Some(Fault::LoseRequest) => (0..count).map(|_| unknown()).collect(),
         }
     }
+
+    fn is_alone(&self) -> bool {
+        self.store.is_alone()
+    }
 }
 
 #[async_trait]

@@ -7,8 +7,12 @@
 //! |---|---|---|
 //! | fewer than twice the window, and than a thousand | commands and the queue are read | the queue is read |
 //! | more | only commands are read, the queue later | later |
+//!
+//! Where one process alone writes the store, it hands over what it stores, so that it need not be read back. That is taken
+//! only while everything that waits is in memory: otherwise others wait before it, and it is read with them.
 
 use super::check::needs_approval;
+use super::window::MOST_AHEAD;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
@@ -64,19 +68,42 @@ impl Lane {
         let read = loaded.waiting.iter().map(|tx| tx.order).max();
         let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
-            let known =
-                left.contains(&tx.id) || self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
-            if !known && tx.is_waiting() {
-                let prep = first_prep(&tx, &self.settings);
-                self.waiting.add(tx, prep);
+            if !left.contains(&tx.id) {
+                self.add_waiting(tx);
             }
         }
+        let came = std::mem::take(&mut self.load.came);
+        self.take_admitted(came);
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
         self.take_commands(commands.collect(), reach, now);
     }
 
+    /// Takes what was just stored, if nothing waits in the store that is not here.
+    pub(super) fn take_admitted(&mut self, txs: Vec<Transaction>) {
+        if txs.is_empty() {
+            return;
+        }
+        let here = self.waiting.unsigned() + self.load.came.len() + txs.len();
+        if self.load.news || self.load.more || here as u64 > MOST_AHEAD {
+            self.load.news = true;
+        } else if self.load.running {
+            self.load.came.extend(txs);
+        } else {
+            txs.into_iter().for_each(|tx| self.add_waiting(tx));
+        }
+    }
+
+    fn add_waiting(&mut self, tx: Transaction) {
+        let known = self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
+        if !known && tx.is_waiting() {
+            let prep = first_prep(&tx, &self.settings);
+            self.waiting.add(tx, prep);
+        }
+    }
+
     pub(super) fn load_failed(&mut self, now: Millis) {
         self.load.running = false;
+        self.load.came.clear();
         self.load.news = true;
         self.load.left.clear();
         self.load.done.clear();

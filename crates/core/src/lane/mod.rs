@@ -80,6 +80,9 @@ use queue::{Queue, Waiting};
 pub enum LaneEvent {
     /// The store may have new transactions or commands for this lane.
     Work,
+    /// These were just stored, by the only process that stores any: in the order in which they were, and each of them before
+    /// anything else was written about it.
+    Admitted(Vec<Transaction>),
     /// An answer to [`Action::Load`].
     Loaded(Loaded),
     /// The store could not be read; ask again.
@@ -359,6 +362,8 @@ struct LoadState {
     left: BTreeSet<TxId>,
     /// Commands that were finished while a load was running: the same.
     done: BTreeSet<CommandId>,
+    /// Those that came while a load was running: whether others wait before them is known when it answers.
+    came: Vec<Transaction>,
 }
 
 impl Lane {
@@ -469,6 +474,7 @@ impl Lane {
             self.look_for(&event);
             match event {
                 LaneEvent::Work => self.load.news = true,
+                LaneEvent::Admitted(txs) => self.take_admitted(txs),
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
                 LaneEvent::LoadFailed => self.load_failed(now),
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
@@ -531,6 +537,7 @@ impl Lane {
             | LaneEvent::FollowFailed { .. }
             | LaneEvent::Moved(_) => true,
             LaneEvent::Work
+            | LaneEvent::Admitted(_)
             | LaneEvent::LoadFailed
             | LaneEvent::Signed(_)
             | LaneEvent::Sent(_)

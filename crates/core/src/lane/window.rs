@@ -19,7 +19,7 @@ use crate::settings::Allocation;
 use crate::{Millis, Slot};
 
 /// The most waiting transactions that are held in memory, however wide the window: more come while these are signed.
-const MOST_AHEAD: u64 = 2_000;
+pub(super) const MOST_AHEAD: u64 = 2_000;
 
 /// What refusals have taught about the window; not stored, since a start may meet other nodes.
 #[derive(Debug, Clone, Copy)]

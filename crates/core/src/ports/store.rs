@@ -350,6 +350,12 @@ pub enum WriteError {
 pub trait Log: Send + Sync {
     /// Commits a group; the answers are in its order.
     async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
+
+    /// No other process writes to this store as long as this one does. Then whoever has seen everything that this process
+    /// wrote has seen everything.
+    fn is_alone(&self) -> bool {
+        false
+    }
 }
 
 /// A lease that was acquired: from now on writes carry this token.

@@ -137,6 +137,11 @@ impl Log for Sqlite {
             Err(none) => (0..count).map(|_| Err(none.to_write_error())).collect(),
         }
     }
+
+    /// The lock on the file keeps others out.
+    fn is_alone(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -26,18 +26,21 @@ const CHECKED_UP_TO_BYTES: u64 = 64 * 1024 * 1024;
 /// No SQLite file with anything in it is smaller than its smallest page.
 const SMALLEST_PAGE: u64 = 512;
 
+/// The page size of new files. A turn changes rows that lie beside each other, so larger pages are fewer to write.
+const PAGE: u32 = 8 * 1024;
+
 /// How the adapter uses the file.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Connections for reading.
     pub readers: usize,
-    /// The most pages of 4 KB the file may grow to; writes beyond it fail as on a full disk.
-    pub max_pages: Option<u32>,
+    /// How large the file may grow; writes beyond it fail as on a full disk.
+    pub max_bytes: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 4, max_pages: None }
+        Self { readers: 4, max_bytes: None }
     }
 }
 
@@ -231,19 +234,22 @@ fn check(db: &Connection, file: &Path) -> Result<u32, OpenError> {
 
 /// Settings of the connection that writes.
 fn tune_writer(db: &Connection, options: &Options) -> rusqlite::Result<()> {
+    // Only a new file takes its page size from here.
+    db.pragma_update(None, "page_size", PAGE)?;
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // A commit that was answered survives a loss of power.
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     // The log is moved into the file every 32 MB, and the log's file is cut back to twice that.
-    db.pragma_update(None, "wal_autocheckpoint", 8_192)?;
+    db.pragma_update(None, "wal_autocheckpoint", 32 * 1024 * 1024 / PAGE)?;
     db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     db.pragma_update(None, "cache_size", -64 * 1024)?;
     // No memory map: through it a disk error would end the process instead of being an error.
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
-    if let Some(pages) = options.max_pages {
-        db.pragma_update(None, "max_page_count", pages)?;
+    if let Some(bytes) = options.max_bytes {
+        let page: u32 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        db.pragma_update(None, "max_page_count", bytes / page)?;
     }
     tune_statements(db)
 }

@@ -29,6 +29,8 @@ pub(in super::super) struct Ask {
     pub(in super::super) fast: bool,
     /// Follow the nth one: until it is mined, and held if it fails.
     pub(in super::super) after: Option<(usize, bool, bool)>,
+    /// The lane is handed what was stored, and not only told that there is something.
+    pub(in super::super) handed_over: bool,
 }
 
 /// How an action goes.
@@ -142,8 +144,13 @@ impl World {
         let now = self.desk.now;
         match step {
             Step::Admit(ask) => {
-                self.admit(&ask);
-                self.turn(vec![LaneEvent::Work]);
+                let id = self.admit(&ask);
+                let tx = self.desk.store.tx(id).clone();
+                self.turn(vec![if ask.handed_over {
+                    LaneEvent::Admitted(vec![tx])
+                } else {
+                    LaneEvent::Work
+                }]);
             }
             Step::Cancel(nth) => self.command_on(nth, |tx| CommandKind::Cancel { tx }),
             Step::Replace(nth, ask) => self.replace_nth(nth, &ask),

@@ -1,11 +1,11 @@
-use super::super::test_world::{Fault, payment};
+use super::super::test_world::{Fault, payment, payment_with_gas};
 use super::{Kind, settings, world};
 use crate::lane::{Action, LaneEvent};
 use crate::ports::store::CommandKind;
 use crate::request::Options;
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
-use crate::{Millis, Wei};
+use crate::{Millis, TxId, Wei};
 
 /// A load that was read before the transaction left the queue, and answers long after.
 #[test]
@@ -118,4 +118,95 @@ fn a_lane_with_enough_in_memory_reads_only_commands() {
     world.calm_down(50);
     assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
     assert!(world.desk.lane.is_idle(), "nothing is left to read");
+}
+
+fn handed(world: &super::super::test_world::World, ids: &[TxId]) -> LaneEvent {
+    LaneEvent::Admitted(ids.iter().map(|id| world.desk.store.tx(*id).clone()).collect())
+}
+
+fn stored(world: &mut super::super::test_world::World) -> TxId {
+    world.desk.admit(payment_with_gas(1), Options::default())
+}
+
+#[test]
+fn what_is_handed_over_is_not_read_back() {
+    let mut world = world(settings());
+    world.rest();
+    let ids = [stored(&mut world), stored(&mut world)];
+    let admitted = handed(&world, &ids);
+    world.turn(vec![admitted]);
+    assert!(!world.started(Kind::Load) && world.started(Kind::Sign));
+    world.rest();
+    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), Some(6)]);
+    world.calm_down(50);
+    assert!(world.desk.lane.is_idle());
+}
+
+/// Others may wait before it, which only the answer to the load says.
+#[test]
+fn what_comes_while_the_queue_is_read_has_its_place_behind_it() {
+    let mut world = world(settings());
+    world.rest();
+    let first = stored(&mut world);
+    world.turn(vec![LaneEvent::Work]);
+    let second = stored(&mut world);
+    let admitted = handed(&world, &[second]);
+    world.turn(vec![admitted]);
+    assert!(!world.started(Kind::Sign), "it waits for the answer");
+    world.rest();
+    assert_eq!([first, second].map(|id| world.slot_of(id)), [Some(5), Some(6)]);
+    world.calm_down(50);
+    assert!(world.desk.lane.is_idle());
+}
+
+#[test]
+fn what_comes_while_a_load_fails_is_read_with_the_next() {
+    let mut world = world(settings());
+    world.rest();
+    world.turn(vec![LaneEvent::Work]);
+    let id = stored(&mut world);
+    let admitted = handed(&world, &[id]);
+    world.turn(vec![admitted]);
+    world.carry(Kind::Load, Fault::NotDone);
+    world.wait(1_000);
+    world.rest();
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+    world.calm_down(50);
+}
+
+/// A queue that is longer than what is in memory goes on in its order.
+#[test]
+fn nothing_is_taken_over_the_heads_of_those_that_wait_in_the_store() {
+    let mut world = world(LaneSettings { max_in_flight: 1, ..settings() });
+    world.command(CommandKind::Pause);
+    world.rest();
+    let mut ids: Vec<_> = (0..10).map(|_| world.submit()).collect();
+    world.rest();
+    let late = stored(&mut world);
+    let admitted = handed(&world, &[late]);
+    world.turn(vec![admitted]);
+    assert!(world.desk.lane.waiting.by_id(late).is_none());
+    ids.push(late);
+    world.rest();
+    world.command(CommandKind::Resume);
+    world.rest();
+    world.calm_down(50);
+    let slots: Vec<_> = ids.iter().map(|id| world.slot_of(*id)).collect();
+    assert!(slots.is_sorted(), "{slots:?}");
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+    assert!(world.desk.lane.is_idle());
+}
+
+#[test]
+fn what_is_known_is_not_taken_twice() {
+    let mut world = world(settings());
+    let id = world.submit();
+    let admitted = handed(&world, &[id]);
+    world.carry(Kind::Load, Fault::None);
+    world.turn(vec![admitted.clone()]);
+    world.rest();
+    world.turn(vec![admitted]);
+    world.rest();
+    world.calm_down(50);
+    assert_eq!(world.attempts(6), [], "it has one slot");
 }

@@ -49,8 +49,9 @@ fn any_fault() -> impl Strategy<Value = Fault> {
 
 fn any_ask() -> impl Strategy<Value = Ask> {
     let fees = (proptest::option::weighted(0.2, 3u64..30), proptest::option::weighted(0.2, 2u64..60));
-    (any::<bool>(), proptest::bool::weighted(0.2), fees, any::<bool>(), any::<bool>()).prop_map(
-        |(own_gas, big, (ceiling_gwei, asked_gwei), requeue, fast)| Ask {
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<bool>(), proptest::bool::weighted(0.2), fees, switches).prop_map(
+        |(own_gas, big, (ceiling_gwei, asked_gwei), (requeue, fast, handed_over))| Ask {
             own_gas,
             big,
             ceiling_gwei,
@@ -59,6 +60,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
             requeue,
             fast,
             after: None,
+            handed_over,
         },
     )
 }

@@ -22,7 +22,7 @@ async fn count(store: &dyn Store) -> usize {
 async fn a_full_disk_fails_writes_with_a_sentence_and_keeps_what_was_answered() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("a.db");
-    let small = Options { max_pages: Some(60), ..Options::default() };
+    let small = Options { max_bytes: Some(480 * 1024), ..Options::default() };
     let store = Sqlite::open(file.to_str().unwrap(), &Namespace::default(), &small).unwrap();
     let mut stored = 0;
     let mut group = 0;
@@ -53,7 +53,7 @@ async fn a_full_disk_fails_writes_with_a_sentence_and_keeps_what_was_answered() 
 async fn a_commit_on_a_full_disk_leaves_the_lane_as_it_was() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("a.db");
-    let small = Options { max_pages: Some(60), ..Options::default() };
+    let small = Options { max_bytes: Some(480 * 1024), ..Options::default() };
     let store = Sqlite::open(file.to_str().unwrap(), &Namespace::default(), &small).unwrap();
     admit_new(&store, request(lane(1), 1)).await;
     let token = own(&store, lane(1)).await;
