@@ -294,6 +294,11 @@ pub struct NewEntry {
     pub entry: Entry,
 }
 
+/// Entries of one commit that tell of one transaction and follow each other. Stores may keep each of these as one row.
+pub fn told_together(entries: &[NewEntry]) -> impl Iterator<Item = &[NewEntry]> {
+    entries.chunk_by(|one, next| one.tx.is_some() && one.tx == next.tx)
+}
+
 /// An entry as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRow {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use landfall_core::journal::told_together;
 use landfall_core::ports::store::{Admission, Error, Store, Write, WriteError, Written};
 use landfall_core::transaction::Transaction;
 use tokio::sync::{mpsc, oneshot};
@@ -107,7 +108,7 @@ fn rows(write: &Write) -> usize {
             let txs = commit.txs.len() + commit.attempts.len() + commit.hints.len();
             // Slots that end in their order are one number of the lane's row.
             let closed = usize::from(!commit.closed.is_empty());
-            1 + txs + closed + commit.journal.len() + commit.commands_done.len()
+            1 + txs + closed + told_together(&commit.journal).count() + commit.commands_done.len()
         }
         // The transaction and its first journal entry.
         Write::Admit(_) => 2,

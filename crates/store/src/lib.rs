@@ -12,9 +12,10 @@
 mod archive;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod closing;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod columns;
 pub mod faulty;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod journal;
 pub mod memory;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 pub mod moving;

@@ -18,6 +18,8 @@ use super::rpc::Failure;
 
 /// The largest answer that is read: the receipts of a very full block are some tens of megabytes.
 const MAX_BODY: usize = 256 << 20;
+/// The most that is set aside for an answer because it says that it is so long.
+const EXPECTED_BODY: usize = 16 << 20;
 /// How often a lost WebSocket is connected again before its requests are given up.
 const WS_RETRIES: u32 = 3;
 const WS_RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -99,7 +101,8 @@ async fn post(client: &reqwest::Client, url: Url, packet: &RequestPacket) -> Res
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
-    let mut body = Vec::new();
+    let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+    let mut body = Vec::with_capacity(length.unwrap_or(0).min(EXPECTED_BODY));
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
         if body.len() + chunk.len() > MAX_BODY {
             return Err(Failure::Lost(format!("the answer is longer than {MAX_BODY} bytes")));

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::ClientWrapper;
+use landfall_core::journal::told_together;
 use landfall_core::ports::store::LaneCommit;
 use landfall_core::transaction::Status;
 use landfall_core::{LaneId, LaneVersion, Slot, TxId};
@@ -17,6 +18,7 @@ use super::error::Fault;
 use super::group::Value;
 use super::rows::{self, bits, ended_code, phase_code, state_code};
 use crate::closing::{self, Closing};
+use crate::journal;
 use crate::rules::{self, Phase};
 
 /// One statement, so that lanes are locked one after the other: an update of many rows takes them in any order.
@@ -287,10 +289,10 @@ struct JournalColumns {
 }
 
 impl<'a> Rows<'a> {
-    /// Adds a journal entry.
-    pub(super) fn journal(&mut self, lane: i64, tx: Option<TxId>, at: i64, entry: String) {
-        let position = i64::try_from(self.journal.positions.len()).unwrap_or(i64::MAX).saturating_add(1);
-        self.journal.positions.push(position);
+    /// Adds so many journal entries about one transaction: the time of the last of them, and their text.
+    pub(super) fn journal(&mut self, lane: i64, tx: Option<TxId>, count: usize, at: i64, entry: String) {
+        let before = self.journal.positions.last().copied().unwrap_or(0);
+        self.journal.positions.push(before.saturating_add_unsigned(count as u64));
         self.journal.lanes.push(lane);
         self.journal.txs.push(tx.map(|id| id.0));
         self.journal.times.push(at);
@@ -314,7 +316,7 @@ impl<'a> Rows<'a> {
         let details = serde_json::to_string(&commit.row)?;
         let statuses = texts(changes.iter().map(|change| change.status))?;
         let hints = texts(commit.hints.iter().map(|hint| &hint.hints))?;
-        let entries = texts(commit.journal.iter().map(|new| &new.entry))?;
+        let entries = told_together(&commit.journal).map(journal::text).collect::<Result<Vec<_>, _>>()?;
         self.add_attempts(lane, closing.closed, commit)?;
 
         self.commits.push((index, commit));
@@ -344,8 +346,10 @@ impl<'a> Rows<'a> {
         for id in &commit.commands_done {
             self.done.insert((id.0, lane), index);
         }
-        for (new, text) in commit.journal.iter().zip(entries) {
-            self.journal(lane, new.tx, bits(new.at.0), text);
+        for (told, text) in told_together(&commit.journal).zip(entries) {
+            if let Some(last) = told.last() {
+                self.journal(lane, last.tx, told.len(), bits(last.at.0), text);
+            }
         }
         Ok(())
     }

@@ -325,7 +325,7 @@ async fn body<'g>(
                 if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
                     let lane = lanes.get(&new.lane).copied().unwrap_or_default();
                     let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
-                    rows.journal(lane, Some(new.id), bits(new.request.accepted_at.0), entry);
+                    rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
                 }
                 answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
             }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::error::Fault;
 use crate::columns::{self, AttemptDetails};
 pub(super) use crate::columns::{bits, number};
+use crate::journal;
 use crate::rules::Phase;
 
 pub(super) fn phase_code(phase: Phase) -> i16 {
@@ -96,19 +97,18 @@ pub(super) fn attempt(row: &Row) -> Result<Attempt, Fault> {
     })
 }
 
-/// What [`entry`] reads, in its order. The tables are `journal` and its `lane`.
+/// What [`entries`] reads, in its order. The tables are `journal` and its `lane`.
 pub(super) const ENTRY_COLUMNS: &str =
     "journal.seq, lane.chain, lane.signer, journal.tx, journal.at, journal.entry";
 
 /// A row of [`ENTRY_COLUMNS`].
-pub(super) fn entry(row: &Row) -> Result<JournalRow, Fault> {
-    Ok(JournalRow {
-        seq: JournalSeq(row.try_get(0)?),
-        lane: lane(row.try_get(1)?, row.try_get(2)?)?,
-        tx: row.try_get::<_, Option<Uuid>>(3)?.map(TxId),
-        at: Millis(number(row.try_get(4)?)),
-        entry: json("journal.entry", row.try_get(5)?)?,
-    })
+pub(super) fn entries(row: &Row) -> Result<Vec<JournalRow>, Fault> {
+    let lane = lane(row.try_get(1)?, row.try_get(2)?)?;
+    let tx = row.try_get::<_, Option<Uuid>>(3)?.map(TxId);
+    let (seq, at) = (JournalSeq(row.try_get(0)?), Millis(number(row.try_get(4)?)));
+    let entries = journal::entries(seq, at, row.try_get(5)?);
+    let entries = entries.map_err(|error| Fault::corrupt("journal.entry", error))?;
+    Ok(entries.into_iter().map(|(seq, at, entry)| JournalRow { seq, lane, tx, at, entry }).collect())
 }
 
 /// A row of `command.id, command.at, command.kind`.

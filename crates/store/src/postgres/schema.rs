@@ -28,6 +28,9 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("migrations/0004_records.sql"), runs_with: 3 },
     // A program that does not know it takes history for open: one that still runs watches again what had ended.
     Step { sql: include_str!("migrations/0005_closed.sql"), runs_with: 5 },
+    // A program that does not know it cannot read such rows: one that still runs has to be stopped before its followers of the
+    // journal come to one.
+    Step { sql: include_str!("migrations/0006_together.sql"), runs_with: 6 },
 ];
 
 /// The version this program knows.

@@ -51,12 +51,13 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
     let order = scope.db.last_insert_rowid();
     let (phase, state) = (phase_code(Phase::Waiting), state_code(tx.status.state));
     scope.known.is_at(new.id, Place { lane: lane.lane, order, phase, state, slot: None });
+    let seq = scope.take_journal_numbers(1)?;
     scope
         .db
         .prepare_cached(
-            "INSERT INTO journal (lane, tx, at, entry) VALUES (?1, ?2, ?3, '{\"type\":\"accepted\"}')",
+            "INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, '{\"type\":\"accepted\"}')",
         )?
-        .execute(params![lane.lane, order, bits(new.request.accepted_at.0)])?;
+        .execute(params![seq, lane.lane, order, bits(new.request.accepted_at.0)])?;
     Ok(Admission::New(Transaction { order: QueueOrder(order), ..tx }))
 }
 

@@ -1,6 +1,7 @@
 //! A lane's commit: fenced first, then everything one turn of its loop changed.
 
 use landfall_core::attempt::Attempt;
+use landfall_core::journal::told_together;
 use landfall_core::ports::store::{HintUpdate, LaneCommit};
 use landfall_core::transaction::Status;
 use landfall_core::{CommandId, LaneVersion, TxId};
@@ -11,6 +12,7 @@ use super::known::Place;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
 use crate::closing::{self, Closing};
+use crate::journal;
 use crate::rules::{self, Phase};
 
 /// One lane's part of a database transaction.
@@ -212,12 +214,14 @@ impl Turn<'_, '_> {
     }
 
     fn write_journal(&mut self) -> Result<(), Fault> {
-        for new in &self.commit.journal {
-            let tx = new.tx.map(|id| self.place(id)).transpose()?.map(|place| place.order);
+        for told in told_together(&self.commit.journal) {
+            let Some(last) = told.last() else { continue };
+            let tx = last.tx.map(|id| self.place(id)).transpose()?.map(|place| place.order);
+            let seq = self.scope.take_journal_numbers(told.len())?;
             self.scope
                 .db
-                .prepare_cached("INSERT INTO journal (lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![self.lane, tx, bits(new.at.0), serde_json::to_string(&new.entry)?])?;
+                .prepare_cached("INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, ?5)")?
+                .execute(params![seq, self.lane, tx, bits(last.at.0), journal::text(told)?])?;
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ pub(super) struct Place {
 pub(super) struct Known {
     pub(super) lanes: BTreeMap<LaneId, LaneKey>,
     places: BTreeMap<TxId, Place>,
+    /// The number of the last journal entry.
+    pub(super) journal_end: Option<i64>,
     /// Whether the history of any transaction was ever removed.
     pub(super) forgotten: Option<bool>,
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::error::Fault;
 use crate::columns::AttemptDetails;
 pub(super) use crate::columns::{bits, number, phase_code, state_code};
+use crate::journal;
 
 pub(super) fn json<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::corrupt(what, error))
@@ -94,7 +95,7 @@ pub(super) fn attempt(row: &Row<'_>) -> Result<Attempt, Fault> {
     })
 }
 
-/// What [`entry`] reads, in its order.
+/// What [`entries`] reads, in its order.
 pub(super) const ENTRY_COLUMNS: &str =
     "journal.seq, lane.chain, account.address, tx.id, journal.at, journal.entry";
 
@@ -103,15 +104,14 @@ pub(super) const ENTRY_TABLES: &str = "journal JOIN lane ON lane.id = journal.la
      JOIN account ON account.id = lane.account LEFT JOIN tx ON tx.ord = journal.tx";
 
 /// A row of [`ENTRY_COLUMNS`].
-pub(super) fn entry(row: &Row<'_>) -> Result<JournalRow, Fault> {
+pub(super) fn entries(row: &Row<'_>) -> Result<Vec<JournalRow>, Fault> {
     let about: Option<&[u8]> = column(row, 3)?;
-    Ok(JournalRow {
-        seq: JournalSeq(row.get(0)?),
-        lane: lane(row.get(1)?, column(row, 2)?)?,
-        tx: about.map(|id| uuid("tx.id", id)).transpose()?.map(TxId),
-        at: Millis(number(row.get(4)?)),
-        entry: json("journal.entry", column(row, 5)?)?,
-    })
+    let lane = lane(row.get(1)?, column(row, 2)?)?;
+    let tx = about.map(|id| uuid("tx.id", id)).transpose()?.map(TxId);
+    let (seq, at) = (JournalSeq(row.get(0)?), Millis(number(row.get(4)?)));
+    let entries = journal::entries(seq, at, column(row, 5)?);
+    let entries = entries.map_err(|error| Fault::corrupt("journal.entry", error))?;
+    Ok(entries.into_iter().map(|(seq, at, entry)| JournalRow { seq, lane, tx, at, entry }).collect())
 }
 
 /// A row of `command.id, command.at, command.kind`.

@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_records.sql"),
     include_str!("migrations/0005_ended.sql"),
     include_str!("migrations/0006_closed.sql"),
+    include_str!("migrations/0007_together.sql"),
 ];
 
 /// The version this program writes.

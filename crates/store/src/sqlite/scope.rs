@@ -27,6 +27,21 @@ impl Scope<'_> {
         Ok(found)
     }
 
+    /// Takes the next numbers for so many journal entries, and gives the last of them. The newest row of the journal is never removed,
+    /// so its number is the last that was taken.
+    pub(super) fn take_journal_numbers(&mut self, count: usize) -> Result<i64, Fault> {
+        let end = match self.known.journal_end {
+            Some(end) => end,
+            None => self
+                .db
+                .prepare_cached("SELECT COALESCE(max(seq), 0) FROM journal")?
+                .query_row([], |row| row.get(0))?,
+        };
+        let last = end.saturating_add_unsigned(count as u64);
+        self.known.journal_end = Some(last);
+        Ok(last)
+    }
+
     /// The lane's numbers; a lane that was never heard of gets its row, with token and version 0.
     pub(super) fn lane_or_new(&mut self, lane: LaneId) -> Result<LaneKey, Fault> {
         if let Some(key) = self.lane(lane)? {

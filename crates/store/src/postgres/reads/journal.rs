@@ -5,6 +5,7 @@ use landfall_core::journal::JournalRow;
 use landfall_core::{JournalSeq, TxId};
 
 use super::all;
+use crate::journal;
 use crate::postgres::error::Fault;
 use crate::postgres::rows;
 
@@ -19,7 +20,8 @@ pub(in crate::postgres) async fn of_tx(
          WHERE journal.tx = $1 AND lane.namespace = $2 ORDER BY journal.seq",
         rows::ENTRY_COLUMNS
     );
-    all(db, &sql, &[&id.0, &namespace], rows::entry).await
+    let rows = all(db, &sql, &[&id.0, &namespace], rows::entries).await?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 /// Entries after a number. Numbers are taken under a lock that is held to the commit, so none below the last one seen
@@ -35,5 +37,6 @@ pub(in crate::postgres) async fn after(
          WHERE journal.namespace = $1 AND journal.seq > $2 ORDER BY journal.seq LIMIT $3",
         rows::ENTRY_COLUMNS
     );
-    all(db, &sql, &[&namespace, &after.0, &i64::from(limit)], rows::entry).await
+    let rows = all(db, &sql, &[&namespace, &after.0, &i64::from(limit)], rows::entries).await?;
+    Ok(journal::page(rows, after, limit))
 }

@@ -5,6 +5,7 @@ use landfall_core::{JournalSeq, TxId};
 use rusqlite::params;
 
 use super::all;
+use crate::journal;
 use crate::sqlite::error::Fault;
 use crate::sqlite::readers::Look;
 use crate::sqlite::rows;
@@ -17,7 +18,8 @@ pub(in crate::sqlite) fn of_tx(look: &Look<'_>, id: TxId) -> Result<Vec<JournalR
         rows::ENTRY_COLUMNS,
         rows::ENTRY_TABLES
     );
-    all(look.db, &sql, params![id.0.as_bytes(), look.namespace], rows::entry)
+    let rows = all(look.db, &sql, params![id.0.as_bytes(), look.namespace], rows::entries)?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 /// Entries after a number. There is one writer, so none below the last one seen can still appear.
@@ -33,5 +35,6 @@ pub(in crate::sqlite) fn after(
         rows::ENTRY_COLUMNS,
         rows::ENTRY_TABLES
     );
-    all(look.db, &sql, params![after.0, look.namespace, limit], rows::entry)
+    let rows = all(look.db, &sql, params![after.0, look.namespace, limit], rows::entries)?;
+    Ok(journal::page(rows, after, limit))
 }

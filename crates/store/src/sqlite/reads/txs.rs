@@ -116,8 +116,12 @@ impl Filter {
     fn within(&mut self, place: &Place) {
         match place {
             Place::Hash(hash) => {
-                self.and("tx.ord IN (SELECT tx FROM attempt WHERE hash =", Value::Blob(hash.0.to_vec()));
-                self.conditions.push(')');
+                self.and(
+                    "tx.ord IN (SELECT tx FROM attempt INDEXED BY attempt_hash WHERE hash =",
+                    Value::Blob(hash.0.to_vec()),
+                );
+                let bound = self.values.len();
+                self.conditions.push_str(&format!(" AND substr(hash, 1, 4) = substr(?{bound}, 1, 4))"));
             }
             Place::State(state) => self.conditions.push_str(index_of(*state)),
             Place::Signer(_) | Place::Newest => {}

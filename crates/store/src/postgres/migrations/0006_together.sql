@@ -1,0 +1,2 @@
+-- A row of the journal may be a list of entries: what one commit tells of one transaction (src/journal.rs). Nothing has to be
+-- changed for that.
