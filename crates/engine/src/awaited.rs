@@ -112,7 +112,7 @@ impl Awaited {
             let callers = self.inner().callers.remove(&id).unwrap_or_default();
             for caller in callers {
                 // The caller may have gone meanwhile.
-                caller.send(Some(status.clone())).ok();
+                caller.send(Some((*status).clone())).ok();
             }
         }
     }

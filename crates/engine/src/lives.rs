@@ -212,7 +212,7 @@ mod tests {
             token: Token(1),
             version: LaneVersion(1),
             row: LaneRow::default(),
-            txs: status.map(|status| TxUpdate { id: tx, status }).into_iter().collect(),
+            txs: status.map(|status| TxUpdate { id: tx, status: Box::new(status) }).into_iter().collect(),
             attempts: Vec::new(),
             hints: Vec::new(),
             closed: Vec::new(),

@@ -51,8 +51,13 @@ fn lane_of(write: &Write) -> Option<LaneId> {
 }
 
 /// What a commit leaves each transaction at: the last update of each counts.
-pub(crate) fn last_updates(updates: &[TxUpdate]) -> BTreeMap<TxId, &Status> {
-    updates.iter().map(|update| (update.id, &update.status)).collect()
+pub(crate) fn last_updates(updates: &[TxUpdate]) -> Vec<(TxId, &Status)> {
+    let all = updates.iter().map(|update| (update.id, update.status.as_ref()));
+    // A lane gives them in the order of their ids, each once.
+    if updates.is_sorted_by(|one, next| one.id < next.id) {
+        return all.collect();
+    }
+    all.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
 /// Slots as runs without holes, each from its first to its last. No run passes where the numbers of a signed column begin anew.

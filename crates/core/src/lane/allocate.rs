@@ -94,7 +94,7 @@ impl Lane {
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
             self.slots.insert(slot, record);
-            self.bound.insert(tx.id, tx);
+            self.bound.insert(tx);
         }
     }
 
@@ -356,7 +356,7 @@ impl Lane {
                 let funds = self.funds_left();
                 let takes =
                     |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, funds);
-                coming || self.waiting.values().any(takes)
+                coming || self.waiting.values().any(|waiting| takes(waiting))
             }
             Some(Hold::Paused) => false,
             Some(

@@ -51,7 +51,7 @@ impl Lane {
         if self.planted_budget() {
             return Some(budget.0.saturating_sub(settled));
         }
-        let out = self.slots.values().map(slot_fee);
+        let out = self.slots.values().map(|record| slot_fee(record));
         let signing = self.tentative.values().map(|tentative| tentative.fee);
         let committed = out.chain(signing).fold(settled, U256::saturating_add);
         Some(budget.0.saturating_sub(committed))

@@ -25,7 +25,7 @@ struct Hint {
 #[derive(Debug)]
 struct Held {
     since: Millis,
-    status: Option<Status>,
+    status: Option<Box<Status>>,
     journal: Vec<NewEntry>,
 }
 
@@ -36,7 +36,7 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Of transactions of which something is urgent.
-    txs: BTreeMap<TxId, Option<Status>>,
+    txs: BTreeMap<TxId, Option<Box<Status>>>,
     attempts: Vec<Attempt>,
     hints: BTreeMap<(Slot, u32), Hint>,
     /// The same, the oldest first.
@@ -110,16 +110,14 @@ impl Changes {
             })
             .chain(self.last_hints)
             .collect();
+        let mut txs = Vec::with_capacity(self.txs.len());
+        txs.extend(self.txs.into_iter().filter_map(|(id, status)| Some(TxUpdate { id, status: status? })));
         LaneCommit {
             lane: lane.id,
             token: lane.token,
             version: lane.version,
             row: lane.row.clone(),
-            txs: self
-                .txs
-                .into_iter()
-                .filter_map(|(id, status)| Some(TxUpdate { id, status: status? }))
-                .collect(),
+            txs,
             attempts: self.attempts,
             hints,
             closed: self.closed,
@@ -131,13 +129,13 @@ impl Changes {
     /// The transaction's row is to be written as it is now.
     pub(super) fn tx(&mut self, tx: &mut Transaction, now: Millis) {
         tx.status.updated_at = now;
-        *self.hurry(tx.id) = Some(tx.status.clone());
+        *self.hurry(tx.id) = Some(Box::new(tx.status.clone()));
     }
 
     /// As [`Self::tx`], but it may wait for company.
     pub(super) fn tx_hint(&mut self, tx: &mut Transaction, now: Millis) {
         tx.status.updated_at = now;
-        let status = Some(tx.status.clone());
+        let status = Some(Box::new(tx.status.clone()));
         match self.may_wait(tx.id, now) {
             Some(held) => held.status = status,
             None => *self.hurry(tx.id) = status,
@@ -145,7 +143,7 @@ impl Changes {
     }
 
     /// What waits of this transaction goes with the next commit, before what comes now.
-    fn hurry(&mut self, tx: TxId) -> &mut Option<Status> {
+    fn hurry(&mut self, tx: TxId) -> &mut Option<Box<Status>> {
         self.urgent = true;
         let status = self.txs.entry(tx).or_default();
         if let Some(held) = self.patient.remove(&tx) {

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::transactions::Transactions;
 use super::{Lane, SlotRecord, SlotWork};
 use crate::attempt::Attempt;
 use crate::journal::Entry;
@@ -97,7 +98,7 @@ impl Lane {
                 }
                 None => {
                     self.slots.entry(slot).tx = Some(tx.id);
-                    self.reopened.insert(tx.id, tx);
+                    self.reopened.insert(tx);
                 }
             }
         }
@@ -174,7 +175,7 @@ impl Lane {
             tx.status.receipt = None;
             self.changes.tx(&mut tx, now);
         }
-        self.reopened.insert(tx.id, tx);
+        self.reopened.insert(tx);
     }
 
     /// An attempt of an open slot is in a block, and its transaction is not bound there: it has ended, or waits for
@@ -227,7 +228,7 @@ impl Lane {
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(id), now, Entry::BoundBack { slot });
         self.changes.journal(Some(id), now, Entry::Mined { receipt, version });
-        self.bound.insert(id, tx);
+        self.bound.insert(tx);
     }
 }
 
@@ -236,7 +237,7 @@ impl Lane {
 /// Of a transaction that had ended it is the content that won, whatever was signed after it. Of nobody's slot it is a
 /// no-op and nothing else: what was signed for a transaction that waits elsewhere must not go out again.
 pub(super) fn current<'a>(
-    reopened: &BTreeMap<TxId, Transaction>,
+    reopened: &Transactions,
     record: &'a SlotRecord,
 ) -> Option<&'a Attempt> {
     let newest = record.attempts.last();

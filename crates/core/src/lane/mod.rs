@@ -46,6 +46,7 @@ mod slots;
 mod test_world;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod watch;
 mod window;
 
@@ -74,6 +75,7 @@ pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
 
 use queue::{Queue, Waiting};
+use transactions::Transactions;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -305,7 +307,7 @@ pub struct Lane {
     row: LaneRow,
     slots: slots::Slots,
     /// Transactions bound to a slot.
-    bound: BTreeMap<TxId, Transaction>,
+    bound: Transactions,
     waiting: Queue,
     tentative: BTreeMap<Slot, Tentative>,
     by_hash: BTreeMap<TxHash, Slot>,
@@ -314,7 +316,7 @@ pub struct Lane {
     /// Slots that have ended and that the chain may still take back.
     kept: keep::Kept,
     /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
-    reopened: BTreeMap<TxId, Transaction>,
+    reopened: Transactions,
     view: Option<Arc<ChainView>>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
@@ -377,13 +379,13 @@ impl Lane {
             settings,
             row: record.row,
             slots: slots::Slots::default(),
-            bound: BTreeMap::new(),
+            bound: Transactions::default(),
             waiting: Queue::default(),
             tentative: BTreeMap::new(),
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
             kept: keep::Kept::default(),
-            reopened: BTreeMap::new(),
+            reopened: Transactions::default(),
             view: None,
             seen_count: None,
             moved_at: now,
@@ -415,7 +417,7 @@ impl Lane {
             let slot_record = lane.slots.entry(slot);
             slot_record.tx = Some(tx.id);
             slot_record.mined.clone_from(&tx.status.receipt);
-            lane.bound.insert(tx.id, tx);
+            lane.bound.insert(tx);
         }
         lane.load_ended(record.ended);
         for attempt in record.attempts {

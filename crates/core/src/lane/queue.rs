@@ -26,10 +26,10 @@ impl Waiting {
     }
 }
 
-/// The oldest waiting ones; more may be in the store. It is read as a map; changes go through what is here.
+/// The oldest waiting ones; more may be in the store. Each has a place of its own in memory, as slots do. It is read as a map; changes go through what is here.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<Place, Waiting>,
+    waiting: BTreeMap<Place, Box<Waiting>>,
     orders: BTreeMap<TxId, QueueOrder>,
     ready: BTreeSet<Place>,
     /// Neither ready nor being signed.
@@ -43,7 +43,7 @@ pub(super) struct Queue {
 }
 
 impl Deref for Queue {
-    type Target = BTreeMap<Place, Waiting>;
+    type Target = BTreeMap<Place, Box<Waiting>>;
 
     fn deref(&self) -> &Self::Target {
         &self.waiting
@@ -59,7 +59,7 @@ impl Queue {
         self.followers += usize::from(tx.request.options.after.is_some());
         self.fresh.insert(place);
         self.file(place, &prep);
-        self.waiting.insert(place, Waiting { tx, prep });
+        self.waiting.insert(place, Box::new(Waiting { tx, prep }));
     }
 
     pub(super) fn take(&mut self, id: TxId) -> Option<Waiting> {
@@ -70,19 +70,23 @@ impl Queue {
         for set in [&mut self.ready, &mut self.unready, &mut self.fresh] {
             set.remove(&place);
         }
-        Some(waiting)
+        Some(*waiting)
     }
 
     pub(super) fn contains(&self, id: TxId) -> bool {
         self.orders.contains_key(&id)
     }
 
+    fn at(&self, place: &Place) -> Option<&Waiting> {
+        self.waiting.get(place).map(Box::as_ref)
+    }
+
     pub(super) fn by_id(&self, id: TxId) -> Option<&Waiting> {
-        self.waiting.get(&(*self.orders.get(&id)?, id))
+        self.at(&(*self.orders.get(&id)?, id))
     }
 
     pub(super) fn by_id_mut(&mut self, id: TxId) -> Option<&mut Waiting> {
-        self.waiting.get_mut(&(*self.orders.get(&id)?, id))
+        self.waiting.get_mut(&(*self.orders.get(&id)?, id)).map(Box::as_mut)
     }
 
     pub(super) fn set_prep(&mut self, id: TxId, prep: Prep) {
@@ -111,20 +115,20 @@ impl Queue {
     /// Those to which a slot can be given, oldest first, before a place in the queue or all of them.
     pub(super) fn ready(&self, before: Option<Place>) -> impl Iterator<Item = &Waiting> {
         let end = before.map_or(Bound::Unbounded, Bound::Excluded);
-        self.ready.range((Bound::Unbounded, end)).filter_map(|place| self.waiting.get(place))
+        self.ready.range((Bound::Unbounded, end)).filter_map(|place| self.at(place))
     }
 
     /// Those about which something has to be found out, oldest first.
     pub(super) fn unready(&self) -> impl Iterator<Item = (Place, &Waiting)> {
-        self.unready.iter().filter_map(|place| Some((*place, self.waiting.get(place)?)))
+        self.unready.iter().filter_map(|place| Some((*place, self.at(place)?)))
     }
 
     /// Those that came or became ready since the last turn, or all of them.
     pub(super) fn to_judge(&self, all: bool) -> Box<dyn Iterator<Item = &Waiting> + '_> {
         if all {
-            return Box::new(self.waiting.values());
+            return Box::new(self.waiting.values().map(Box::as_ref));
         }
-        Box::new(self.fresh.iter().filter_map(|place| self.waiting.get(place)))
+        Box::new(self.fresh.iter().filter_map(|place| self.at(place)))
     }
 
     /// All were judged.

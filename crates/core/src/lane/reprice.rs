@@ -30,7 +30,7 @@ impl Lane {
             .chain(lowest)
             .collect::<BTreeSet<Slot>>()
             .into_iter()
-            .filter(|slot| self.slots.get(slot).is_some_and(may_have_another))
+            .filter(|slot| self.slots.get(slot).is_some_and(|record| may_have_another(record)))
             .collect();
         let mut drafts = Vec::new();
         for slot in open {

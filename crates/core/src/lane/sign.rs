@@ -191,7 +191,7 @@ impl Lane {
                 let Some(mut waiting) = self.leave_waiting(id) else { continue };
                 two = waiting.tx.takes_two_slots();
                 waiting.tx.status.slot = Some(slot);
-                self.bound.insert(id, waiting.tx);
+                self.bound.insert(waiting.tx);
             } else {
                 self.fill_tries = 0;
             }

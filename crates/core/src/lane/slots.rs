@@ -25,10 +25,11 @@ use crate::{Millis, Slot};
 /// Wide enough for the sum of any number of amounts.
 type Sum = Uint<320, 5>;
 
-/// Every slot that is bound or has stored bytes. It is read as a map; changes go through what is here.
+/// Every slot that is bound or has stored bytes. It is read as a map; changes go through what is here. Each record has a place of its
+/// own in memory: a tree moves its entries about, and these are large.
 #[derive(Debug)]
 pub(super) struct Slots {
-    records: BTreeMap<Slot, SlotRecord>,
+    records: BTreeMap<Slot, Box<SlotRecord>>,
     /// Those without stored bytes.
     bare: BTreeSet<Slot>,
     /// Those whose transactions may use up the slot after their own as well.
@@ -56,7 +57,7 @@ impl Default for Slots {
 }
 
 impl Deref for Slots {
-    type Target = BTreeMap<Slot, SlotRecord>;
+    type Target = BTreeMap<Slot, Box<SlotRecord>>;
 
     fn deref(&self) -> &Self::Target {
         &self.records
@@ -77,7 +78,7 @@ impl Slots {
         if record.attempts.is_empty() {
             self.bare.insert(slot);
         }
-        self.records.insert(slot, record);
+        self.records.insert(slot, Box::new(record));
     }
 
     /// The record of a slot that may be new.
@@ -86,7 +87,7 @@ impl Slots {
         let bare = &mut self.bare;
         self.records.entry(slot).or_insert_with(|| {
             bare.insert(slot);
-            SlotRecord::default()
+            Box::default()
         })
     }
 
@@ -95,7 +96,7 @@ impl Slots {
         self.bare.remove(slot);
         self.double.remove(slot);
         self.counted -= Sum::from(std::mem::take(&mut record.work.counted));
-        Some(record)
+        Some(*record)
     }
 
     /// Bytes for the slot, newer than those it has.
@@ -120,7 +121,7 @@ impl Slots {
 
     /// The records of slots whose transactions may use up two.
     pub(super) fn double(&self) -> impl Iterator<Item = &SlotRecord> {
-        self.double.iter().filter_map(|slot| self.records.get(slot))
+        self.double.iter().filter_map(|slot| self.records.get(slot).map(Box::as_ref))
     }
 
     /// Something came that may concern any slot.
@@ -143,10 +144,10 @@ impl Slots {
         R: RangeBounds<Slot> + 'static,
     {
         if self.all {
-            return Box::new(self.records.range(range).map(|(slot, record)| (*slot, record)));
+            return Box::new(self.records.range(range).map(|(slot, record)| (*slot, record.as_ref())));
         }
         let touched = self.touched.range(range);
-        Box::new(touched.filter_map(|slot| Some((*slot, self.records.get(slot)?))))
+        Box::new(touched.filter_map(|slot| Some((*slot, self.records.get(slot)?.as_ref()))))
     }
 
     /// The same, to be marked as under way. That touches nothing.
@@ -170,13 +171,13 @@ impl Slots {
     where
         R: RangeBounds<Slot>,
     {
-        self.records.range_mut(range)
+        self.records.range_mut(range).map(|(slot, record)| (slot, record.as_mut()))
     }
 
     /// What the slots cost at worst, each as `cost` says.
     pub(super) fn cost(&self, cost: impl Fn(&SlotRecord) -> U256) -> U256 {
         if self.all {
-            return self.records.values().map(cost).fold(U256::ZERO, U256::saturating_add);
+            return self.records.values().map(|record| cost(record)).fold(U256::ZERO, U256::saturating_add);
         }
         let changed = self.touched.iter().filter_map(|slot| self.records.get(slot));
         let sum = changed
@@ -193,10 +194,10 @@ impl Slots {
             *counted = *counted - Sum::from(before) + Sum::from(record.work.counted);
         };
         if self.all {
-            records.values_mut().for_each(&mut count);
+            records.values_mut().for_each(|record| count(record));
             self.rest_until = until;
         } else {
-            touched.iter().for_each(|slot| records.get_mut(slot).map_or((), &mut count));
+            touched.iter().for_each(|slot| records.get_mut(slot).map_or((), |record| count(record)));
             self.rest_until = [self.rest_until, until].into_iter().flatten().min();
         }
         touched.clear();

@@ -111,7 +111,7 @@ pub struct ResetRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxUpdate {
     pub id: TxId,
-    pub status: Status,
+    pub status: Box<Status>,
 }
 
 /// A change to what is known of an attempt's sends.

@@ -1,11 +1,10 @@
 //! A lane's commit: fenced first, then everything one turn of its loop changed.
 
-use landfall_core::attempt::Attempt;
 use landfall_core::journal::told_together;
 use landfall_core::ports::store::{HintUpdate, LaneCommit};
 use landfall_core::transaction::Status;
 use landfall_core::{CommandId, LaneVersion, TxId};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Statement, params};
 
 use super::error::Fault;
 use super::known::Place;
@@ -51,9 +50,7 @@ pub(super) fn commit(scope: &mut Scope<'_>, commit: &LaneCommit) -> Result<LaneV
         .query_row([key.lane], |row| row.get(0))?;
     let mut turn = Turn { scope, commit, lane: key.lane, closed };
     turn.update_txs()?;
-    for attempt in &commit.attempts {
-        turn.insert_attempt(attempt)?;
-    }
+    turn.insert_attempts()?;
     for hint in &commit.hints {
         turn.update_hints(hint)?;
     }
@@ -70,6 +67,13 @@ impl Turn<'_, '_> {
     /// Updates rows so that slots are left before they are taken: what counts is what the commit leaves, not the
     /// order of its updates.
     fn update_txs(&mut self) -> Result<(), Fault> {
+        if self.commit.txs.is_empty() {
+            return Ok(());
+        }
+        let db = self.scope.db;
+        let mut in_place = db.prepare_cached("UPDATE tx SET state = ?2, status = ?3 WHERE ord = ?1")?;
+        let mut moved =
+            db.prepare_cached("UPDATE tx SET phase = ?2, state = ?3, slot = ?4, status = ?5 WHERE ord = ?1")?;
         let mut taking = Vec::new();
         for (id, status) in rules::last_updates(&self.commit.txs) {
             let place = self.place(id)?;
@@ -80,20 +84,21 @@ impl Turn<'_, '_> {
                 return Err(Fault::Refused(rules::has_ended(id)));
             }
             if place.phase == phase_code(phase) && place.slot == slot {
-                self.update_in_place(place, status)?;
+                let text = serde_json::to_string(status)?;
+                in_place.execute(params![place.order, state_code(status.state), text])?;
             } else if phase == Phase::Bound {
                 if place.phase == phase_code(Phase::Bound) {
                     self.leave_slot(place)?;
                 }
                 taking.push((place, status, phase, slot));
             } else {
-                self.update_moved(place, status, phase, slot)?;
+                update_moved(&mut moved, place, status, phase, slot)?;
             }
             let (phase, state) = (phase_code(phase), state_code(status.state));
             self.scope.known.is_at(id, Place { phase, state, slot, ..place });
         }
         for (place, status, phase, slot) in taking {
-            self.update_moved(place, status, phase, slot)?;
+            update_moved(&mut moved, place, status, phase, slot)?;
         }
         Ok(())
     }
@@ -105,34 +110,6 @@ impl Turn<'_, '_> {
         }
     }
 
-    fn update_in_place(&self, place: Place, status: &Status) -> Result<(), Fault> {
-        self.scope
-            .db
-            .prepare_cached("UPDATE tx SET state = ?2, status = ?3 WHERE ord = ?1")?
-            .execute(params![place.order, state_code(status.state), serde_json::to_string(status)?])?;
-        Ok(())
-    }
-
-    fn update_moved(
-        &self,
-        place: Place,
-        status: &Status,
-        phase: Phase,
-        slot: Option<i64>,
-    ) -> Result<(), Fault> {
-        self.scope
-            .db
-            .prepare_cached("UPDATE tx SET phase = ?2, state = ?3, slot = ?4, status = ?5 WHERE ord = ?1")?
-            .execute(params![
-                place.order,
-                phase_code(phase),
-                state_code(status.state),
-                slot,
-                serde_json::to_string(status)?,
-            ])?;
-        Ok(())
-    }
-
     fn leave_slot(&self, place: Place) -> Result<(), Fault> {
         self.scope
             .db
@@ -141,15 +118,17 @@ impl Turn<'_, '_> {
         Ok(())
     }
 
-    fn insert_attempt(&mut self, attempt: &Attempt) -> Result<(), Fault> {
-        let tx = attempt.tx.map(|id| self.place(id)).transpose()?.map(|place| place.order);
-        self.scope
-            .db
-            .prepare_cached(
-                "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            )?
-            .execute(params![
+    fn insert_attempts(&mut self) -> Result<(), Fault> {
+        if self.commit.attempts.is_empty() {
+            return Ok(());
+        }
+        let mut insert = self.scope.db.prepare_cached(
+            "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?;
+        for attempt in &self.commit.attempts {
+            let tx = attempt.tx.map(|id| self.place(id)).transpose()?.map(|place| place.order);
+            insert.execute(params![
                 self.lane,
                 bits(attempt.slot.0),
                 attempt.ordinal,
@@ -160,6 +139,7 @@ impl Turn<'_, '_> {
                 serde_json::to_string(&attempt.hints)?,
                 closing::is_apart(attempt.slot, self.closed),
             ])?;
+        }
         Ok(())
     }
 
@@ -214,14 +194,18 @@ impl Turn<'_, '_> {
     }
 
     fn write_journal(&mut self) -> Result<(), Fault> {
+        if self.commit.journal.is_empty() {
+            return Ok(());
+        }
+        let mut insert = self
+            .scope
+            .db
+            .prepare_cached("INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, ?5)")?;
         for told in told_together(&self.commit.journal) {
             let Some(last) = told.last() else { continue };
             let tx = last.tx.map(|id| self.place(id)).transpose()?.map(|place| place.order);
             let seq = self.scope.take_journal_numbers(told.len())?;
-            self.scope
-                .db
-                .prepare_cached("INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, ?5)")?
-                .execute(params![seq, self.lane, tx, bits(last.at.0), journal::text(told)?])?;
+            insert.execute(params![seq, self.lane, tx, bits(last.at.0), journal::text(told)?])?;
         }
         Ok(())
     }
@@ -266,4 +250,16 @@ impl Turn<'_, '_> {
         }
         Ok(found)
     }
+}
+
+fn update_moved(
+    update: &mut Statement<'_>,
+    place: Place,
+    status: &Status,
+    phase: Phase,
+    slot: Option<i64>,
+) -> Result<(), Fault> {
+    let (phase, state) = (phase_code(phase), state_code(status.state));
+    update.execute(params![place.order, phase, state, slot, serde_json::to_string(status)?])?;
+    Ok(())
 }

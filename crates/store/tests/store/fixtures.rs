@@ -101,7 +101,7 @@ pub(crate) fn in_state(state: TxState, slot: Option<u64>) -> Status {
 }
 
 pub(crate) fn update(n: u64, state: TxState, slot: Option<u64>) -> TxUpdate {
-    TxUpdate { id: tx_id(n), status: in_state(state, slot) }
+    TxUpdate { id: tx_id(n), status: Box::new(in_state(state, slot)) }
 }
 
 /// Attempt `ordinal` of a slot, with the hash of number `slot * 100 + ordinal`.

@@ -118,7 +118,7 @@ impl ModelStore {
         let mut updates = commit.txs;
         updates.sort_by_key(|update| update.status.slot);
         for update in updates {
-            self.update(update.id, update.status);
+            self.update(update.id, *update.status);
         }
         if resumed {
             self.waive();

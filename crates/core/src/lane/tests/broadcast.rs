@@ -48,7 +48,7 @@ fn every_answer_has_its_reaction_and_none_ends_the_transaction_or_frees_its_slot
         world.carry(Kind::Sign, Fault::None);
         world.say(outcome);
         assert_eq!(world.started(Kind::Sign), case.repriced, "{outcome:?}");
-        let tx = &world.desk.lane.bound[&id];
+        let tx = world.desk.lane.bound.get(&id).unwrap();
         assert_eq!(tx.status.state, case.state, "{outcome:?}");
         assert_eq!(tx.status.ending.is_some(), case.ending, "{outcome:?}");
         assert_eq!(tx.status.slot.map(|slot| slot.0), Some(5), "{outcome:?}");
@@ -427,7 +427,7 @@ fn an_account_that_may_have_one_transaction_in_the_pool_lands_them_one_after_the
     let second = world.signed();
     world.say(AccountLimit);
     world.wait(10_000);
-    assert_eq!(world.desk.lane.bound[&second].status.ending, None);
+    assert_eq!(world.desk.lane.bound.get(&second).unwrap().status.ending, None);
     assert!(!world.started(Kind::Send), "it waits for the first");
     world.started.retain(|action| super::kind(action) == Kind::Send);
     world.block();

@@ -164,10 +164,10 @@ fn deadlines_are_judged_by_block_time_only() {
     let id = world.submit_as(payment_with_gas(1), Options { deadline, ..Options::default() });
     world.rest();
     world.wait(50_000);
-    assert_eq!(world.desk.lane.bound[&id].status.ending, None, "the chain stands still");
+    assert_eq!(world.desk.lane.bound.get(&id).unwrap().status.ending, None, "the chain stands still");
     world.chain.evict(0);
     world.block();
-    assert!(world.desk.lane.bound[&id].status.ending.is_some());
+    assert!(world.desk.lane.bound.get(&id).unwrap().status.ending.is_some());
     world.rest();
     world.finalise();
     assert_eq!(world.desk.store.state(id), TxState::Expired);
@@ -195,10 +195,10 @@ fn a_mined_transaction_does_not_expire_but_a_reorged_one_does() {
     world.block();
     world.desk.pass(2_000);
     world.block();
-    assert_eq!(world.desk.lane.bound[&id].status.ending, None);
+    assert_eq!(world.desk.lane.bound.get(&id).unwrap().status.ending, None);
     world.chain.reorg(2, false, 2, world.desk.now);
     world.show(0, true);
-    assert!(world.desk.lane.bound[&id].status.ending.is_some());
+    assert!(world.desk.lane.bound.get(&id).unwrap().status.ending.is_some());
     world.calm_down(50);
     assert_eq!(world.desk.store.state(id), TxState::Expired);
 }

@@ -196,6 +196,6 @@ fn add(commit: &mut LaneCommit, step: Step, at: Millis, n: u64, slot: Slot) {
             Entry::Confirmed { hash, block, version }
         }
     };
-    commit.txs.push(TxUpdate { id: tx_id(at, n), status });
+    commit.txs.push(TxUpdate { id: tx_id(at, n), status: Box::new(status) });
     commit.journal.push(NewEntry { tx: Some(tx_id(at, n)), at, entry });
 }

@@ -146,7 +146,7 @@ pub(crate) async fn a_transaction_that_has_ended_stays_as_it_is(world: World) {
     same.status.hash = Some(attempt(0, 0, Some(1)).hash);
     taken_back.txs.push(same.clone());
     commit(store, taken_back).await.unwrap();
-    assert_eq!(store.tx(tx_id(1)).await.unwrap().unwrap().tx.status, same.status);
+    assert_eq!(store.tx(tx_id(1)).await.unwrap().unwrap().tx.status, *same.status);
 }
 
 pub(crate) async fn an_ended_transaction_is_loaded_until_its_attempts_are_closed(world: World) {
