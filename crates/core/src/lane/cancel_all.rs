@@ -21,7 +21,8 @@ impl Lane {
         now: Millis,
     ) {
         let all = self.waiting.values().map(|waiting| &waiting.tx).chain(self.bound.values());
-        let ids: Vec<TxId> = all.filter(|tx| tx.order <= up_to).map(|tx| tx.id).collect();
+        let mut ids: Vec<TxId> = all.filter(|tx| tx.order <= up_to).map(|tx| tx.id).collect();
+        ids.sort_unstable();
         for id in ids {
             let text = "everything in its lane was cancelled".to_owned();
             let reason = Reason { code: ReasonCode::CancelledByCaller, text };

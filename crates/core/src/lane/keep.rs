@@ -236,10 +236,7 @@ impl Lane {
 ///
 /// Of a transaction that had ended it is the content that won, whatever was signed after it. Of nobody's slot it is a
 /// no-op and nothing else: what was signed for a transaction that waits elsewhere must not go out again.
-pub(super) fn current<'a>(
-    reopened: &Transactions,
-    record: &'a SlotRecord,
-) -> Option<&'a Attempt> {
+pub(super) fn current<'a>(reopened: &Transactions, record: &'a SlotRecord) -> Option<&'a Attempt> {
     let newest = record.attempts.last();
     let Some(id) = record.tx else { return newest.filter(|attempt| attempt.no_op) };
     let Some(won) = reopened.get(&id).and_then(|tx| tx.status.won.as_ref()) else { return newest };

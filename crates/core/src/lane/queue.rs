@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Deref};
 
 use super::Prep;
+use super::transactions::ById;
 use crate::transaction::Transaction;
 use crate::{QueueOrder, TxId};
 
@@ -30,7 +31,7 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: BTreeMap<Place, Box<Waiting>>,
-    orders: BTreeMap<TxId, QueueOrder>,
+    orders: ById<QueueOrder>,
     ready: BTreeSet<Place>,
     /// Neither ready nor being signed.
     unready: BTreeSet<Place>,

@@ -351,8 +351,8 @@ pub trait Log: Send + Sync {
     /// Commits a group; the answers are in its order.
     async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
 
-    /// No other process writes to this store as long as this one does. Then whoever has seen everything that this process
-    /// wrote has seen everything.
+    /// When this process last admitted something, no other one could have stored anything. Then whoever has seen everything that this
+    /// process stored has seen everything.
     fn is_alone(&self) -> bool {
         false
     }

@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use deadpool_postgres::ClientWrapper;
 use landfall_core::journal::told_together;
 use landfall_core::ports::store::LaneCommit;
-use landfall_core::transaction::Status;
+use landfall_core::transaction::{Status, TxState};
 use landfall_core::{LaneId, LaneVersion, Slot, TxId};
 use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
 use super::error::Fault;
 use super::group::Value;
+use super::known::OfLane;
 use super::rows::{self, bits, ended_code, phase_code, state_code};
 use crate::closing::{self, Closing};
 use crate::journal;
@@ -108,18 +109,30 @@ pub(super) fn heads(found: &[Row]) -> Result<BTreeMap<i64, Head>, Fault> {
 
 /// Where a transaction is before the commit.
 #[derive(Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     order: i64,
     phase: i16,
     state: i16,
     slot: Option<i64>,
 }
 
+impl Place {
+    /// Where it is when it was just admitted.
+    pub(super) fn admitted(order: i64) -> Self {
+        let (phase, state) = (phase_code(Phase::Waiting), state_code(TxState::Accepted));
+        Self { order, phase, state, slot: None }
+    }
+}
+
 /// Where the transactions are that the commits name, by lane too: an id of another namespace is another transaction.
-pub(super) struct Places(BTreeMap<(i64, TxId), Place>);
+pub(super) struct Places {
+    read: BTreeMap<(i64, TxId), Place>,
+    /// What was remembered of lanes, for commits that pass their fence.
+    known: BTreeMap<i64, OfLane>,
+}
 
 impl Places {
-    pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
+    pub(super) fn of(found: &[Row], known: BTreeMap<i64, OfLane>) -> Result<Self, Fault> {
         let places = found.iter().map(|row| {
             let place = Place {
                 order: row.try_get(2)?,
@@ -129,17 +142,38 @@ impl Places {
             };
             Ok(((row.try_get(1)?, TxId(row.try_get(0)?)), place))
         });
-        places.collect::<Result<_, Fault>>().map(Self)
+        Ok(Self { read: places.collect::<Result<_, Fault>>()?, known })
     }
 
     /// These rows were taken back after they were read.
     pub(super) fn forget(&mut self, orders: &[i64]) {
-        self.0.retain(|_, place| !orders.contains(&place.order));
+        if !orders.is_empty() {
+            self.read.retain(|_, place| !orders.contains(&place.order));
+        }
+    }
+
+    fn get(&self, number: i64, id: TxId) -> Option<Place> {
+        let known = self.known.get(&number).and_then(|of_lane| of_lane.get(&id));
+        known.or_else(|| self.read.get(&(number, id))).copied()
     }
 
     fn owned(&self, number: i64, lane: LaneId, id: TxId) -> Result<Place, Fault> {
-        let place = self.0.get(&(number, id)).copied();
-        place.ok_or_else(|| Fault::Refused(rules::no_such_tx(lane, id)))
+        self.get(number, id).ok_or_else(|| Fault::Refused(rules::no_such_tx(lane, id)))
+    }
+
+    /// Where the lane's transactions are after its commit, as far as it is known. What has ended is hardly asked for again.
+    pub(super) fn after(&mut self, number: i64, commit: &LaneCommit) -> OfLane {
+        let mut of_lane = self.known.remove(&number).unwrap_or_default();
+        for (id, status) in rules::last_updates(&commit.txs) {
+            let place = of_lane.remove(&id).or_else(|| self.read.get(&(number, id)).copied());
+            let (Some(place), Ok(phase)) = (place, Phase::of(status)) else { continue };
+            if !status.state.is_terminal() {
+                let (phase, state) = (phase_code(phase), state_code(status.state));
+                let slot = status.slot.map(|slot| bits(slot.0));
+                of_lane.insert(id, Place { phase, state, slot, ..place });
+            }
+        }
+        of_lane
     }
 }
 

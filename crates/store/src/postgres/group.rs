@@ -29,9 +29,11 @@ use tokio_postgres::Statement;
 
 use super::Inner;
 use super::admit::{self, Known};
-use super::commit::{self, Lowest, Places, Verdict};
+use super::commit::{self, Lowest, Place, Places, Verdict};
 use super::error::Fault;
 use super::forget::{self, Stayed};
+use super::known::{Learned, OfLane};
+use super::leases;
 use super::rows::bits;
 use super::small::{ChainRows, CommandRows};
 use crate::rules;
@@ -235,7 +237,9 @@ async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(u
     let limits = store.connections.limits;
     let mut work = sort(group, batch);
     let mut answers = Vec::new();
-    let body = tokio::time::timeout(limits.step, body(store, db, batch, &mut work, &mut answers));
+    let mut learned = Learned::default();
+    let body =
+        tokio::time::timeout(limits.step, body(store, db, batch, &mut work, &mut answers, &mut learned));
     let done = body.await.unwrap_or_else(|_| Err(Failure::NotDone(timed_out(store))));
     if let Err(failure) = done {
         let usable = match &failure {
@@ -254,6 +258,7 @@ async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(u
     match store.connections.within(commit).await {
         Ok(()) => {
             connection.give_back();
+            store.known.learn(learned);
             Ok(answers)
         }
         Err(fault @ Fault::Lost(_)) => {
@@ -275,6 +280,7 @@ async fn body<'g>(
     batch: &Batch,
     work: &mut Sorted<'g>,
     answers: &mut Vec<(usize, Answer)>,
+    learned: &mut Learned<'g>,
 ) -> Result<(), Failure> {
     let namespace = store.namespace;
     if let Some((index, step)) = work.forget {
@@ -295,15 +301,16 @@ async fn body<'g>(
     let chains = ChainRows::of(&work.chains)?;
     let numbers: Vec<i64> =
         work.lanes.iter().filter_map(|(_, commit)| lanes.get(&commit.lane).copied()).collect();
-    let named: BTreeSet<_> = work.lanes.iter().flat_map(|(_, commit)| commit::named(commit)).collect();
-    let named: Vec<uuid::Uuid> = named.into_iter().map(|id| id.0).collect();
+    let (named, known) = named(store, work, &lanes);
+    let namespace_of: [Value<'_>; 1] = [&namespace];
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
     // Sent at once; the server does them in this order.
-    let ((), inserted, stayed, (), (), (), heads, places) = tokio::try_join!(
+    let ((), inserted, alone, stayed, (), (), (), heads, places) = tokio::try_join!(
         biased;
         async { if let Some(begin) = &begin { db.batch_execute(begin).await } else { Ok(()) } },
         inserts.insert(db, &prepared.insert, namespace),
+        some(db, &prepared.alone, news.is_empty(), &namespace_of),
         Stayed::rows(db, &prepared.stayed, namespace, &news),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),
@@ -326,6 +333,7 @@ async fn body<'g>(
                     let lane = lanes.get(&new.lane).copied().unwrap_or_default();
                     let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
                     rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
+                    learned.admitted.push((lane, new.id, Place::admitted(*ord)));
                 }
                 answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
             }
@@ -336,7 +344,7 @@ async fn body<'g>(
     let gone = take_back(db, &work.admissions, &ords, &inserted, answers).await?;
 
     let heads = commit::heads(&heads)?;
-    let mut places = Places::of(&places)?;
+    let mut places = Places::of(&places, known)?;
     places.forget(&gone);
     let mut fit = Vec::new();
     for (index, commit) in &work.lanes {
@@ -361,10 +369,32 @@ async fn body<'g>(
         }
     }
     change(db, &prepared, namespace, &rows).await?;
+    learned.alone = alone.first().map(|row| row.try_get(0)).transpose()?;
+    for (_, commit) in rows.commits() {
+        if let Some(number) = lanes.get(&commit.lane) {
+            learned.lanes.push((*number, commit, places.after(*number, commit)));
+        }
+    }
     answers.extend(
         rows.commits().map(|(index, commit)| (index, Ok(Written::Lane(commit::next_version(commit))))),
     );
     Ok(())
+}
+
+/// The transactions that commits name and nothing is remembered of, and what is remembered.
+fn named(
+    store: &Inner,
+    work: &Sorted<'_>,
+    lanes: &BTreeMap<LaneId, i64>,
+) -> (Vec<uuid::Uuid>, BTreeMap<i64, OfLane>) {
+    let (mut named, mut known) = (BTreeSet::new(), BTreeMap::new());
+    for (_, commit) in &work.lanes {
+        let Some(number) = lanes.get(&commit.lane) else { continue };
+        let of_lane = store.known.take(*number, commit);
+        named.extend(commit::named(commit).filter(|id| !of_lane.contains_key(id)).map(|id| id.0));
+        known.insert(*number, of_lane);
+    }
+    (named.into_iter().collect(), known)
 }
 
 /// Everything that lanes change, sent at once. The journal comes last: its numbers are taken under a lock that all
@@ -577,6 +607,7 @@ struct Prepared {
     lock: Statement,
     heads: Statement,
     places: Statement,
+    alone: Statement,
     fence: Statement,
     leave: Statement,
     update: Statement,
@@ -599,6 +630,7 @@ impl Prepared {
             lock: db.prepare_cached(commit::LOCK).await?,
             heads: db.prepare_cached(commit::HEADS).await?,
             places: db.prepare_cached(commit::PLACES).await?,
+            alone: db.prepare_cached(leases::ALONE).await?,
             fence: db.prepare_cached(commit::FENCE).await?,
             leave: db.prepare_cached(commit::LEAVE).await?,
             update: db.prepare_cached(commit::UPDATE).await?,

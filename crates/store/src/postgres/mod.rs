@@ -28,6 +28,7 @@ pub(crate) mod fill;
 mod forget;
 mod group;
 mod hints;
+mod known;
 mod lanes;
 mod leases;
 pub(crate) mod moved_in;
@@ -75,6 +76,7 @@ struct Inner {
     namespace: i64,
     schema: String,
     numbers: LaneNumbers,
+    known: known::Known,
     /// Begun by the first that tells or listens: most processes that open a store do neither.
     hints: OnceLock<Hints>,
 }
@@ -113,6 +115,7 @@ impl Postgres {
             namespace,
             schema: options.schema.clone(),
             numbers: LaneNumbers::default(),
+            known: known::Known::default(),
             hints: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -148,6 +151,10 @@ impl Postgres {
 impl Log for Postgres {
     async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         group::write(&self.inner, &writes).await
+    }
+
+    fn is_alone(&self) -> bool {
+        self.inner.known.is_alone()
     }
 }
 

@@ -3,11 +3,11 @@
 //! It is true because nothing else writes the file: what is remembered was read or written by this thread, and all of it
 //! is dropped whenever a transaction is rolled back or its commit fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use landfall_core::{LaneId, TxId};
 
-/// How many transactions are remembered: more than are under way at once. Beyond it they are looked up.
+/// How many transactions are remembered: more than are under way at once. With more, all are looked up anew.
 const PLACES: usize = 65_536;
 
 /// The row numbers of a lane and of its account.
@@ -30,7 +30,7 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) lanes: BTreeMap<LaneId, LaneKey>,
-    places: BTreeMap<TxId, Place>,
+    places: HashMap<TxId, Place>,
     /// The number of the last journal entry.
     pub(super) journal_end: Option<i64>,
     /// Whether the history of any transaction was ever removed.
@@ -45,8 +45,7 @@ impl Known {
     /// Its row was read or written, and says this.
     pub(super) fn is_at(&mut self, id: TxId, place: Place) {
         if self.places.len() >= PLACES && !self.places.contains_key(&id) {
-            // Ids begin with their time: the oldest.
-            self.places.pop_first();
+            self.places.clear();
         }
         self.places.insert(id, place);
     }

@@ -29,6 +29,9 @@ const SMALLEST_PAGE: u64 = 512;
 /// The page size of new files. A turn changes rows that lie beside each other, so larger pages are fewer to write.
 const PAGE: u32 = 8 * 1024;
 
+/// How long the log grows before it is moved into the file.
+const LOG: u32 = 32 * 1024 * 1024;
+
 /// How the adapter uses the file.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -240,9 +243,9 @@ fn tune_writer(db: &Connection, options: &Options) -> rusqlite::Result<()> {
     // A commit that was answered survives a loss of power.
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
-    // The log is moved into the file every 32 MB, and the log's file is cut back to twice that.
-    db.pragma_update(None, "wal_autocheckpoint", 32 * 1024 * 1024 / PAGE)?;
-    db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    // The log is moved into the file when it is so long, and the log's file is cut back to twice that.
+    db.pragma_update(None, "wal_autocheckpoint", LOG / PAGE)?;
+    db.pragma_update(None, "journal_size_limit", 2 * LOG)?;
     db.pragma_update(None, "cache_size", -64 * 1024)?;
     // No memory map: through it a disk error would end the process instead of being an error.
     db.pragma_update(None, "mmap_size", 0)?;
