@@ -53,12 +53,14 @@ impl Drop for Engine {
 impl Engine {
     /// Begins a session and starts to follow the chains and to run lanes.
     pub async fn start(parts: Parts) -> Result<Self, StoreError> {
-        let (writer, writer_task) = writer(parts.store.clone(), parts.telemetry.clone());
+        let (writer, writer_tasks) = writer(parts.store.clone(), parts.telemetry.clone());
         let session = SessionId::new(parts.clock.now(), parts.random.bits());
         let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
         supervisor::open_session(&shared).await?;
         shared.read_disabled().await?;
-        shared.tasks.spawn(writer_task.run(shared.clone()));
+        for task in writer_tasks {
+            shared.tasks.spawn(task.run(shared.clone()));
+        }
         for chain in shared.parts.chains.values() {
             let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
             let watcher = Watcher::new(shared.clone(), chain.chain.clone(), finality, watched);

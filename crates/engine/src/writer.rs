@@ -24,22 +24,31 @@ struct Job {
     done: oneshot::Sender<Result<Written, WriteError>>,
 }
 
-/// A handle to the one task that writes.
+/// A handle to the tasks that write.
 #[derive(Clone)]
 pub(crate) struct Writer {
-    jobs: mpsc::Sender<Job>,
+    /// What lanes commit.
+    lanes: mpsc::Sender<Job>,
+    /// Everything else. The same where one group at a time is written.
+    others: mpsc::Sender<Job>,
 }
 
-/// The task behind it.
+/// A task behind it.
 pub(crate) struct WriterTask {
     store: Arc<dyn Store>,
     jobs: mpsc::Receiver<Job>,
     telemetry: Telemetry,
 }
 
-pub(crate) fn writer(store: Arc<dyn Store>, telemetry: Telemetry) -> (Writer, WriterTask) {
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    (Writer { jobs: sender }, WriterTask { store, jobs: receiver, telemetry })
+/// One task, or two where the store writes groups beside each other: one for what lanes commit, and one for what callers hand over.
+pub(crate) fn writer(store: Arc<dyn Store>, telemetry: Telemetry) -> (Writer, Vec<WriterTask>) {
+    let task = |jobs| WriterTask { store: store.clone(), jobs, telemetry: telemetry.clone() };
+    let (lanes, lane_jobs) = mpsc::channel(QUEUE);
+    if !store.writes_at_once() {
+        return (Writer { others: lanes.clone(), lanes }, vec![task(lane_jobs)]);
+    }
+    let (others, other_jobs) = mpsc::channel(QUEUE);
+    (Writer { lanes, others }, vec![task(lane_jobs), task(other_jobs)])
 }
 
 impl Writer {
@@ -53,7 +62,9 @@ impl Writer {
 
     /// How many writes wait for their group.
     pub(crate) fn waiting(&self) -> usize {
-        self.jobs.max_capacity() - self.jobs.capacity()
+        let waiting = |jobs: &mpsc::Sender<Job>| jobs.max_capacity() - jobs.capacity();
+        let others = if self.lanes.same_channel(&self.others) { 0 } else { waiting(&self.others) };
+        waiting(&self.lanes) + others
     }
 
     /// Hands the write over and returns at once with where its answer will come.
@@ -62,8 +73,8 @@ impl Writer {
         write: Write,
     ) -> Result<oneshot::Receiver<Result<Written, WriteError>>, WriteError> {
         let (done, answer) = oneshot::channel();
-        self.jobs
-            .send(Job { write, done })
+        let jobs = if matches!(write, Write::Lane(_)) { &self.lanes } else { &self.others };
+        jobs.send(Job { write, done })
             .await
             .map_err(|_| Error::Unusable("the engine is stopping; try again shortly".into()))?;
         Ok(answer)
@@ -79,7 +90,7 @@ impl WriterTask {
             let began = Instant::now();
             let results = self.store.write(writes).await;
             self.telemetry.note(Fact::Group { writes: count, rows, took: began.elapsed() });
-            // Lanes first: nothing else about these transactions can have been written yet.
+            // Lanes first: they are to have them in the order in which they were stored.
             shared.admitted(results.iter().filter_map(admitted));
             for (answer, result) in answers.into_iter().zip(results) {
                 self.telemetry.note(Fact::Wrote(end(&result)));

@@ -84,6 +84,10 @@ impl Log for Faulty {
         }
     }
 
+    fn writes_at_once(&self) -> bool {
+        self.store.writes_at_once()
+    }
+
     fn is_alone(&self) -> bool {
         self.store.is_alone()
     }

@@ -66,6 +66,7 @@ impl Lane {
         let left = std::mem::take(&mut self.load.left);
         let done = std::mem::take(&mut self.load.done);
         let read = loaded.waiting.iter().map(|tx| tx.order).max();
+        self.load.shown = self.load.shown.max(read);
         let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             if !left.contains(&tx.id) {
@@ -79,7 +80,8 @@ impl Lane {
     }
 
     /// Takes what was just stored, if nothing waits in the store that is not here.
-    pub(super) fn take_admitted(&mut self, txs: Vec<Transaction>) {
+    pub(super) fn take_admitted(&mut self, mut txs: Vec<Transaction>) {
+        txs.retain(|tx| self.load.shown.is_none_or(|shown| tx.order > shown));
         if txs.is_empty() {
             return;
         }

@@ -63,7 +63,9 @@ use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
-use crate::{CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Slot, Token, TxHash, TxId};
+use crate::{
+    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
+};
 
 pub use alarm::Alarm;
 pub use changes::Broken;
@@ -82,8 +84,7 @@ use transactions::Transactions;
 pub enum LaneEvent {
     /// The store may have new transactions or commands for this lane.
     Work,
-    /// These were just stored, by the only process that stores any: in the order in which they were, and each of them before
-    /// anything else was written about it.
+    /// These were just stored, by the only process that stores any, and come in the order in which they were.
     Admitted(Vec<Transaction>),
     /// An answer to [`Action::Load`].
     Loaded(Loaded),
@@ -364,6 +365,8 @@ struct LoadState {
     left: BTreeSet<TxId>,
     /// Commands that were finished while a load was running: the same.
     done: BTreeSet<CommandId>,
+    /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
+    shown: Option<QueueOrder>,
     /// Those that came while a load was running: whether others wait before them is known when it answers.
     came: Vec<Transaction>,
 }

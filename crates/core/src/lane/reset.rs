@@ -58,9 +58,8 @@ impl Lane {
             let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
             tx.is_some_and(Transaction::takes_two_slots)
         };
-        let last =
-            |(slot, record): (&Slot, &Box<SlotRecord>)| if takes_two(record) { slot.next() } else { *slot };
-        let highest = with_bytes.map(last).max();
+        let last = |slot: &Slot, record: &SlotRecord| if takes_two(record) { slot.next() } else { *slot };
+        let highest = with_bytes.map(|(slot, record)| last(slot, record)).max();
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
         let highest = highest.max(self.kept.highest()).max(self.row.history);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));

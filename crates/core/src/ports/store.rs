@@ -351,6 +351,11 @@ pub trait Log: Send + Sync {
     /// Commits a group; the answers are in its order.
     async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
 
+    /// Groups that are written at once go through beside each other. Where they do not, one larger group is cheaper.
+    fn writes_at_once(&self) -> bool {
+        false
+    }
+
     /// When this process last admitted something, no other one could have stored anything. Then whoever has seen everything that this
     /// process stored has seen everything.
     fn is_alone(&self) -> bool {

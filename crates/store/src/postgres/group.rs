@@ -322,6 +322,7 @@ async fn body<'g>(
     answers.extend(work.chains.iter().map(|(index, _)| (*index, Ok(Written::Chain))));
 
     let mut rows = commit::Rows::default();
+    let mut waiting = Vec::new();
     let inserted: BTreeSet<i64> = inserted.into_iter().collect();
     let mut refused = Vec::new();
     let stayed = Stayed::of(&stayed)?;
@@ -333,7 +334,7 @@ async fn body<'g>(
                     let lane = lanes.get(&new.lane).copied().unwrap_or_default();
                     let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
                     rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
-                    learned.admitted.push((lane, new.id, Place::admitted(*ord)));
+                    waiting.push((lane, new.id, Place::admitted(*ord)));
                 }
                 answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
             }
@@ -369,6 +370,7 @@ async fn body<'g>(
         }
     }
     change(db, &prepared, namespace, &rows).await?;
+    store.known.admitted(&waiting);
     learned.alone = alone.first().map(|row| row.try_get(0)).transpose()?;
     for (_, commit) in rows.commits() {
         if let Some(number) = lanes.get(&commit.lane) {

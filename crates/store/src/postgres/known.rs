@@ -36,7 +36,6 @@ pub(super) struct Known {
 #[derive(Default)]
 pub(super) struct Learned<'g> {
     pub(super) lanes: Vec<(i64, &'g LaneCommit, OfLane)>,
-    pub(super) admitted: Vec<(i64, TxId, Place)>,
     pub(super) alone: Option<bool>,
 }
 
@@ -45,29 +44,35 @@ impl Known {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out what is true for a commit that passes its fence.
+    /// Takes out what is true for a commit that passes its fence. What is admitted meanwhile is gathered for the version which it makes.
     pub(super) fn take(&self, lane: i64, commit: &LaneCommit) -> OfLane {
-        let remembered = self.lanes().remove(&lane);
-        let fits = |known: &Remembered| {
-            known.token == bits(commit.token.0) && known.version == bits(commit.version.0)
-        };
+        let (token, version) = (bits(commit.token.0), bits(commit::next_version(commit).0));
+        let remembered = self.lanes().insert(lane, Remembered { token, version, places: OfLane::new() });
+        let fits = |known: &Remembered| known.token == token && known.version == bits(commit.version.0);
         remembered.filter(fits).map(|known| known.places).unwrap_or_default()
+    }
+
+    /// These are about to be committed as waiting. Nobody hears of them before, so that nothing newer can be known of one.
+    pub(super) fn admitted(&self, admitted: &[(i64, TxId, Place)]) {
+        let mut lanes = self.lanes();
+        for (lane, id, place) in admitted {
+            if let Some(known) = lanes.get_mut(lane).filter(|known| known.places.len() < PLACES) {
+                known.places.insert(*id, *place);
+            }
+        }
     }
 
     /// The transaction is committed.
     pub(super) fn learn(&self, learned: Learned<'_>) {
         let mut lanes = self.lanes();
         for (lane, commit, mut places) in learned.lanes {
-            if places.len() > PLACES {
-                places.clear();
-            }
             let (token, version) = (bits(commit.token.0), bits(commit::next_version(commit).0));
-            lanes.insert(lane, Remembered { token, version, places });
-        }
-        for (lane, id, place) in learned.admitted {
-            if let Some(known) = lanes.get_mut(&lane).filter(|known| known.places.len() < PLACES) {
-                known.places.insert(id, place);
+            let Some(known) = lanes.get_mut(&lane) else { continue };
+            if (known.token, known.version) != (token, version) || places.len() > PLACES {
+                continue;
             }
+            places.extend(known.places.drain());
+            known.places = places;
         }
         drop(lanes);
         if let Some(alone) = learned.alone {

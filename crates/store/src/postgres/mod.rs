@@ -153,6 +153,11 @@ impl Log for Postgres {
         group::write(&self.inner, &writes).await
     }
 
+    /// Each on a connection of its own. They wait for each other only to number their journal entries.
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+
     fn is_alone(&self) -> bool {
         self.inner.known.is_alone()
     }

@@ -210,3 +210,17 @@ fn what_is_known_is_not_taken_twice() {
     world.calm_down(50);
     assert_eq!(world.attempts(6), [], "it has one slot");
 }
+
+/// It was stored, read and landed before the word that it was stored came.
+#[test]
+fn what_has_landed_is_not_taken_when_it_is_handed_over_late() {
+    let mut world = world(settings());
+    let id = world.submit();
+    let admitted = handed(&world, &[id]);
+    world.rest();
+    world.finalise();
+    world.calm_down(50);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    world.turn(vec![admitted]);
+    assert!(world.started.is_empty() && world.desk.lane.is_idle());
+}
