@@ -41,6 +41,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Res
     let plots = workspace.root.join("docs").join("benchmarks");
     std::fs::create_dir_all(&plots)?;
     let mut measured = Vec::new();
+    let mut failed = false;
     let cases = matrix::all(quick);
     let wanted: Vec<Case> =
         cases.into_iter().filter(|case| only.is_none_or(|word| case.name.contains(word))).collect();
@@ -56,20 +57,31 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Res
             let mut command = Command::new(&program);
             command.env(anvil.variable, &anvil.value);
             let (result, took) = clock::timed(|| one(&mut command, &case, &database.url(), plot.as_deref()));
-            let result = result.with_context(|| format!("case {}", case.name))?;
-            println!("  {} in {}", page::short(&result), clock::show(took));
-            runs.push(result);
+            match result {
+                Ok(result) => {
+                    println!("  {} in {}", page::short(&result), clock::show(took));
+                    runs.push(result);
+                }
+                // What the others measured is not to be lost with it.
+                Err(error) => {
+                    eprintln!("  case {} failed and is left out: {error:#}", case.name);
+                    failed = true;
+                    break;
+                }
+            }
         }
-        measured.push(Measured { case, runs });
+        if !runs.is_empty() {
+            measured.push(Measured { case, runs });
+        }
     }
     if only.is_some() {
-        return Ok(true);
+        return Ok(!failed);
     }
     let text = page::write(&machine::describe(), &landfall_pgtest::version()?, quick, &measured);
     let file = workspace.root.join("docs").join("benchmarks.md");
     std::fs::write(&file, text)?;
     println!("written: docs/benchmarks.md");
-    Ok(true)
+    Ok(!failed)
 }
 
 /// One run; its exit code says whether everything landed once.
