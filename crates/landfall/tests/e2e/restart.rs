@@ -236,7 +236,7 @@ async fn a_chain_that_was_started_over_holds_its_lanes_until_it_is_put_away() {
     let refused = forget(&server, &["--yes"]).await;
     assert!(refused.code != Some(0) && refused.said.contains("open in another Landfall"), "{refused:?}");
 
-    let anew = Chain::with_blocks_every(Duration::from_millis(300)).await;
+    let anew = Chain::of_another_origin(Duration::from_millis(300)).await;
     server.restart_with(1, &anew.url(), &Settings::default()).await;
     let held = server.api.submit(&transfer_as("two")).await;
     until("the lane says why it holds", async || {

@@ -41,16 +41,22 @@ pub(crate) struct Chain {
 impl Chain {
     /// Mines a block at every interval.
     pub(crate) async fn with_blocks_every(interval: Duration) -> Self {
-        Self::start(Mining::Interval(interval)).await
+        Self::start(Mining::Interval(interval), &[]).await
+    }
+
+    /// As [`Self::with_blocks_every`], with another first block than those: two that begin within the same second have the same one.
+    pub(crate) async fn of_another_origin(interval: Duration) -> Self {
+        Self::start(Mining::Interval(interval), &["--gas-limit", "29000000"]).await
     }
 
     /// Mines when [`Self::mine`] says so.
     pub(crate) async fn without_mining() -> Self {
-        Self::start(Mining::Manual).await
+        Self::start(Mining::Manual, &[]).await
     }
 
-    async fn start(mining: Mining) -> Self {
-        let options = Options { mining, chain_id: CHAIN_ID, args: Vec::new() };
+    async fn start(mining: Mining, args: &[&str]) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let options = Options { mining, chain_id: CHAIN_ID, args };
         let anvil = Anvil::start(options).await.expect("anvil starts");
         Self { anvil, http: http_client() }
     }
