@@ -40,6 +40,8 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Res
         .context("cannot start a PostgreSQL for the benchmark")?;
     let plots = workspace.root.join("docs").join("benchmarks");
     std::fs::create_dir_all(&plots)?;
+    let file = workspace.root.join("docs").join("benchmarks.md");
+    let (machine, version) = (machine::describe(), landfall_pgtest::version()?);
     let mut measured = Vec::new();
     let mut failed = false;
     let cases = matrix::all(quick);
@@ -73,14 +75,14 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Res
         if !runs.is_empty() {
             measured.push(Measured { case, runs });
         }
+        if only.is_none() {
+            // After each case: the last ones take long.
+            std::fs::write(&file, page::write(&machine, &version, quick, &measured))?;
+        }
     }
-    if only.is_some() {
-        return Ok(!failed);
+    if only.is_none() {
+        println!("written: docs/benchmarks.md");
     }
-    let text = page::write(&machine::describe(), &landfall_pgtest::version()?, quick, &measured);
-    let file = workspace.root.join("docs").join("benchmarks.md");
-    std::fs::write(&file, text)?;
-    println!("written: docs/benchmarks.md");
     Ok(!failed)
 }
 
