@@ -77,6 +77,11 @@ impl Lives {
     /// Before the lane takes these.
     pub(crate) fn take(&mut self, events: &[LaneEvent]) {
         for event in events {
+            if let LaneEvent::Admitted(txs) = event {
+                for tx in txs.iter().filter(|tx| !self.ended.contains(&tx.id)) {
+                    self.known.entry(tx.id).or_insert_with(|| Life::of(tx));
+                }
+            }
             if let LaneEvent::Loaded(Loaded { waiting, mentioned, .. }) = event {
                 let ended = std::mem::take(&mut self.ended);
                 let new = waiting

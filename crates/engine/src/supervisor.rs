@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     /// Callers that are told a slot when they hand a transaction over.
     pub(crate) awaited: Awaited,
     pub(crate) leases: LeaseCounts,
+    /// No other process could store anything when something was last admitted here.
+    was_alone: AtomicBool,
 }
 
 /// How often this process got a lane, and how often a write of it was refused because the lane was another's (L13).
@@ -92,6 +94,7 @@ impl Shared {
             backlogs: Backlogs::default(),
             awaited: Awaited::default(),
             leases: LeaseCounts::default(),
+            was_alone: AtomicBool::new(false),
         }
     }
 
@@ -119,6 +122,10 @@ impl Shared {
             of_lanes.entry(tx.lane).or_default().push(tx);
         }
         let alone = self.parts.store.is_alone();
+        if !of_lanes.is_empty() && self.was_alone.swap(alone, Ordering::AcqRel) != alone {
+            // What another process stored before it went may not be known here: from here on nobody looks for it.
+            self.directory.mailboxes().iter().for_each(|mailbox| mailbox.wake_for_txs());
+        }
         for (lane, txs) in of_lanes {
             match self.directory.mailbox(lane) {
                 Some(mailbox) if alone => mailbox.admitted(txs.into_iter().cloned().collect()),

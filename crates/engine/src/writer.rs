@@ -3,8 +3,10 @@
 //! There is no waiting for company: a group is written as soon as the one before it is done, and holds whatever has
 //! gathered meanwhile. A quiet system commits at once, a busy one in large groups.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use landfall_core::LaneId;
 use landfall_core::journal::told_together;
 use landfall_core::ports::store::{Admission, Error, Store, Write, WriteError, Written};
 use landfall_core::transaction::Transaction;
@@ -87,11 +89,19 @@ impl WriterTask {
         while self.jobs.recv_many(&mut jobs, GROUP).await > 0 {
             let (writes, answers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.write, job.done)).unzip();
             let (count, rows) = (writes.len(), writes.iter().map(rows).sum());
+            let admitting: Vec<Option<LaneId>> = writes.iter().map(admits_to).collect();
             let began = Instant::now();
             let results = self.store.write(writes).await;
             self.telemetry.note(Fact::Group { writes: count, rows, took: began.elapsed() });
             // Lanes first: they are to have them in the order in which they were stored.
             shared.admitted(results.iter().filter_map(admitted));
+            // What may be stored or not is looked for.
+            let unknown = results.iter().zip(admitting).filter(|(result, _)| is_unknown(result));
+            unknown
+                .filter_map(|(_, lane)| lane)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .for_each(|lane| shared.work_for(lane));
             for (answer, result) in answers.into_iter().zip(results) {
                 self.telemetry.note(Fact::Wrote(end(&result)));
                 // The asker may be gone (a disconnected caller); the write stands all the same.
@@ -99,6 +109,17 @@ impl WriterTask {
             }
         }
     }
+}
+
+fn admits_to(write: &Write) -> Option<LaneId> {
+    match write {
+        Write::Admit(new) => Some(new.lane),
+        Write::Lane(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
+    }
+}
+
+fn is_unknown(result: &Result<Written, WriteError>) -> bool {
+    matches!(result, Err(WriteError::Unknown(_)))
 }
 
 /// What a write stored for a lane to land.

@@ -81,7 +81,12 @@ impl Lane {
 
     /// Takes what was just stored, if nothing waits in the store that is not here.
     pub(super) fn take_admitted(&mut self, mut txs: Vec<Transaction>) {
-        txs.retain(|tx| self.load.shown.is_none_or(|shown| tx.order > shown));
+        let is_newer = |tx: &Transaction| self.load.shown.is_none_or(|shown| tx.order > shown);
+        let is_known = |tx: &Transaction| self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
+        // One that no load has shown was overtaken: another process stored something after all.
+        let overtaken = txs.iter().any(|tx| !is_newer(tx) && !is_known(tx));
+        txs.retain(is_newer);
+        self.load.news |= overtaken;
         if txs.is_empty() {
             return;
         }

@@ -429,12 +429,14 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    pub(super) async fn update_txs(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
+    /// False if one of them is not where it was remembered to be.
+    pub(super) async fn update_txs(&self, db: &ClientWrapper, statement: &Statement) -> Result<bool, Error> {
         let TxColumns { ords, phases, states, ended, slots, statuses } = &self.txs;
-        if !ords.is_empty() {
-            db.execute(statement, &[ords, phases, states, ended, slots, statuses]).await?;
+        if ords.is_empty() {
+            return Ok(true);
         }
-        Ok(())
+        let updated = db.execute(statement, &[ords, phases, states, ended, slots, statuses]).await?;
+        Ok(usize::try_from(updated).is_ok_and(|updated| updated == ords.len()))
     }
 
     pub(super) async fn insert_attempts(

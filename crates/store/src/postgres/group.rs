@@ -407,7 +407,7 @@ async fn change(
     namespace: i64,
     rows: &commit::Rows<'_>,
 ) -> Result<(), Failure> {
-    let (fenced, (), (), (), hints, (), commands, (), ()) = tokio::try_join!(
+    let (fenced, (), updated, (), hints, (), commands, (), ()) = tokio::try_join!(
         biased;
         rows.fence(db, &prepared.fence),
         rows.leave_slots(db, &prepared.leave),
@@ -425,6 +425,11 @@ async fn change(
     bad.extend(commands);
     if !bad.is_empty() {
         return Err(Failure::Some(bad));
+    }
+    if !updated {
+        // What was remembered is forgotten by now: the next try reads it.
+        let text = "a transaction is not where it was remembered to be";
+        return Err(Failure::NotDone(Fault::Lost(text.to_owned())));
     }
     if !fenced {
         // A session ended between the look and the fence. The next look sees it.

@@ -56,7 +56,9 @@ impl Known {
     pub(super) fn admitted(&self, admitted: &[(i64, TxId, Place)]) {
         let mut lanes = self.lanes();
         for (lane, id, place) in admitted {
-            if let Some(known) = lanes.get_mut(lane).filter(|known| known.places.len() < PLACES) {
+            let Some(known) = lanes.get_mut(lane) else { continue };
+            // One that was tried before, and not committed, had another number.
+            if known.places.remove(id).is_some() || known.places.len() < PLACES {
                 known.places.insert(*id, *place);
             }
         }

@@ -222,5 +222,11 @@ fn what_has_landed_is_not_taken_when_it_is_handed_over_late() {
     world.calm_down(50);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
     world.turn(vec![admitted]);
-    assert!(world.started.is_empty() && world.desk.lane.is_idle());
+    assert!(
+        world.started.iter().all(|action| matches!(action, Action::Load { .. })),
+        "it is looked for at most"
+    );
+    world.rest();
+    assert!(world.desk.lane.is_idle());
+    assert_eq!(world.attempts(6), [], "it has one slot");
 }

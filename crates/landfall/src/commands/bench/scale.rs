@@ -27,8 +27,10 @@ pub(super) enum Full {
     Finished(u64),
 }
 
-/// Handed over in each measured run.
-const MEASURED: u64 = 5_000;
+/// At most so many are handed over in each measured run: about a second of work, so that the store also has to move its log.
+const MEASURED: u64 = 50_000;
+/// And at least so many, beside a store with fewer.
+const FEWEST: u64 = 5_000;
 /// Handed over at once while the store is filled, and how many go in one request.
 const FILL: u64 = 50_000;
 const FILL_BATCH: u64 = 1_000;
@@ -62,13 +64,14 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
     let filled = memory(&site.rig);
     bar.set_message("taking in more");
     let (mut empty, mut beside) = (Vec::new(), Vec::new());
+    let measured = wanted.clamp(FEWEST, MEASURED);
     for _ in 0..args.runs {
         let fresh = site::rig(args, &site.chain, usize::try_from(args.nodes)?, true).await?;
         pause(&fresh, site.chain.chain_id).await?;
-        empty.push(admitted_per_s(site::plan(args, &site.chain, &fresh, next, MEASURED)).await?);
+        empty.push(admitted_per_s(site::plan(args, &site.chain, &fresh, next, measured)).await?);
         drop(fresh);
-        beside.push(admitted_per_s(site.plan(args, next, MEASURED)).await?);
-        next += MEASURED;
+        beside.push(admitted_per_s(site.plan(args, next, measured)).await?);
+        next += measured;
     }
     let after = memory(&site.rig);
     let known = match full {
