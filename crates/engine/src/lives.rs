@@ -294,6 +294,20 @@ mod tests {
         assert!(lives.known.is_empty());
     }
 
+    /// As those that a load shows; also when the word comes after the end.
+    #[test]
+    fn what_is_handed_over_is_counted() {
+        let mut lives = Lives::of(&record(Vec::new()));
+        lives.take(&[LaneEvent::Admitted(vec![tx()])]);
+        let facts = lives.facts(&commit(1_500, None, [signed()]));
+        assert_eq!(moves(&facts), [(TxState::Accepted, TxState::Signed, 500)]);
+        assert_eq!(reached(&facts), [(Milestone::Signed, 500)]);
+        let done = Entry::Confirmed { hash: HASH, block: BLOCK, version: ContentVersion::FIRST };
+        lives.facts(&commit(9_000, None, [done]));
+        lives.take(&[LaneEvent::Admitted(vec![tx()])]);
+        assert!(lives.known.is_empty());
+    }
+
     #[test]
     fn what_was_told_before_a_restart_is_not_told_again() {
         let mut before = tx();

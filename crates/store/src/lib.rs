@@ -12,6 +12,7 @@
 mod archive;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod closing;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod columns;
 pub mod faulty;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

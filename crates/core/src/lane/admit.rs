@@ -82,9 +82,8 @@ impl Lane {
     /// Takes what was just stored, if nothing waits in the store that is not here.
     pub(super) fn take_admitted(&mut self, mut txs: Vec<Transaction>) {
         let is_newer = |tx: &Transaction| self.load.shown.is_none_or(|shown| tx.order > shown);
-        let is_known = |tx: &Transaction| self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
         // One that no load has shown was overtaken: another process stored something after all.
-        let overtaken = txs.iter().any(|tx| !is_newer(tx) && !is_known(tx));
+        let overtaken = txs.iter().any(|tx| !is_newer(tx) && !self.knows(tx.id));
         txs.retain(is_newer);
         self.load.news |= overtaken;
         if txs.is_empty() {
@@ -101,11 +100,15 @@ impl Lane {
     }
 
     fn add_waiting(&mut self, tx: Transaction) {
-        let known = self.bound.contains_key(&tx.id) || self.waiting.contains(tx.id);
-        if !known && tx.is_waiting() {
+        if !self.knows(tx.id) && tx.is_waiting() {
             let prep = first_prep(&tx, &self.settings);
             self.waiting.add(tx, prep);
         }
+    }
+
+    /// It waits here, or has a slot.
+    fn knows(&self, id: TxId) -> bool {
+        self.bound.contains_key(&id) || self.waiting.contains(id)
     }
 
     pub(super) fn load_failed(&mut self, now: Millis) {
