@@ -149,6 +149,32 @@ pub(crate) async fn a_transaction_that_has_ended_stays_as_it_is(world: World) {
     assert_eq!(store.tx(tx_id(1)).await.unwrap().unwrap().tx.status, *same.status);
 }
 
+/// Nothing that was stored in between may be forgotten, least of all an end.
+pub(crate) async fn one_that_is_admitted_and_ended_by_one_group_has_ended(world: World) {
+    let store = world.store();
+    let token = own(store, lane(1)).await;
+    admit_new(store, request(lane(1), 1)).await;
+    let mut end = turn(lane(1), token, 0);
+    end.txs.push(update(2, TxState::Cancelled, None));
+    end.txs.push(update(3, TxState::Signed, Some(0)));
+    let group = vec![
+        Write::Admit(Box::new(request(lane(1), 2))),
+        Write::Admit(Box::new(request(lane(1), 3))),
+        Write::Lane(Box::new(end)),
+    ];
+    assert!(store.write(group).await.iter().all(Result::is_ok));
+    let mut again = turn(lane(1), token, 1);
+    again.txs.push(update(2, TxState::Signed, Some(1)));
+    assert!(is_failed(&write_one(store, Write::Lane(Box::new(again))).await));
+    // The other one holds its slot, and may give it to somebody else.
+    let mut leave = turn(lane(1), token, 1);
+    leave.txs.push(update(1, TxState::Signed, Some(0)));
+    leave.txs.push(update(3, TxState::Accepted, None));
+    commit(store, leave).await.unwrap();
+    assert_eq!(ids(&store.load_lane(lane(1)).await.unwrap().bound), [tx_id(1)]);
+    assert_eq!(ids(&store.waiting(lane(1), 9).await.unwrap()), [tx_id(3)]);
+}
+
 pub(crate) async fn an_ended_transaction_is_loaded_until_its_attempts_are_closed(world: World) {
     let store = world.store();
     admit_new(store, request(lane(1), 1)).await;

@@ -50,6 +50,37 @@ pub(crate) async fn the_outbox_is_paged_by_number(world: World) {
     assert_eq!(next.iter().map(|row| row.tx).collect::<Vec<_>>(), [Some(tx_id(6))]);
 }
 
+/// A store may keep what one commit tells of one transaction as one row; a reader sees entries, each with its own number and time.
+pub(crate) async fn a_page_may_end_between_entries_of_one_commit(world: World) {
+    let store = world.store();
+    admit_new(store, request(lane(1), 1)).await;
+    admit_new(store, request(lane(1), 2)).await;
+    let token = own(store, lane(1)).await;
+    let mut told = bind(lane(1), token, 0, 1, 0);
+    told.journal.extend([failed_entry(1), failed_entry(1), failed_entry(2)]);
+    commit(store, told).await.unwrap();
+    let all = store.journal_after(JournalSeq(0), 100).await.unwrap();
+    assert_eq!(all.iter().filter_map(|row| row.tx).collect::<Vec<_>>(), [1, 2, 1, 1, 1, 2].map(tx_id));
+    let times: Vec<u64> = all.iter().skip(2).map(|row| row.at.0).collect();
+    assert_eq!(times, [2_000, 3_000, 3_000, 3_000]);
+    assert!(all.is_sorted_by(|one, next| one.seq < next.seq), "{all:?}");
+    for limit in 1..=4 {
+        let (mut paged, mut after) = (Vec::new(), JournalSeq(0));
+        loop {
+            let page = store.journal_after(after, limit).await.unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit as usize);
+            after = last.seq;
+            paged.extend(page);
+        }
+        assert_eq!(paged, all, "in pages of {limit}");
+    }
+    admit_new(store, request(lane(1), 3)).await;
+    let last = all.last().unwrap().seq;
+    let next = store.journal_after(last, 10).await.unwrap();
+    assert_eq!(next.iter().map(|row| (row.seq > last, row.tx)).collect::<Vec<_>>(), [(true, Some(tx_id(3)))]);
+}
+
 pub(crate) async fn entries_about_a_lane_have_no_transaction(world: World) {
     let store = world.store();
     let token = own(store, lane(1)).await;

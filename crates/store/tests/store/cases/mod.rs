@@ -75,6 +75,7 @@ suite! {
         two_transactions_may_swap_slots_in_one_commit,
         a_slot_whose_transaction_ended_may_be_taken,
         a_transaction_that_has_ended_stays_as_it_is,
+        one_that_is_admitted_and_ended_by_one_group_has_ended,
         an_ended_transaction_is_loaded_until_its_attempts_are_closed, a_transaction_without_slot_cannot_be_signed,
         a_transaction_of_another_lane_cannot_be_updated,
         an_attempt_is_stored_once_per_ordinal,
@@ -121,6 +122,7 @@ suite! {
     lists:
         a_journal_is_in_the_order_of_its_entries,
         the_outbox_is_paged_by_number,
+        a_page_may_end_between_entries_of_one_commit,
         entries_about_a_lane_have_no_transaction,
         a_transaction_is_found_by_its_key,
         statuses_are_found_by_id_whatever_the_lane,
