@@ -6,9 +6,9 @@ use std::sync::Arc;
 use landfall_core::attempt::Draft;
 use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EstimateFailure};
+use landfall_core::ports::chain::{Chain, Codec, EstimateFailure};
 use landfall_core::ports::signer;
-use landfall_core::view::Receipt;
+use landfall_core::view::{BlockRef, Receipt, Standing};
 use landfall_core::{LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
@@ -239,10 +239,11 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
             return LaneEvent::LookFailed { slots: slots.into_iter().map(|(slot, _)| slot).collect() };
         }
         Ok(receipts) => {
-            let lowest = shared.directory.view(chain.id()).and_then(|v| v.recent.keys().next().copied());
+            let view = shared.directory.view(chain.id());
             for receipt in receipts {
-                if lowest.is_some_and(|lowest| receipt.block.number >= lowest)
-                    || still_there(chain, &receipt).await
+                if let Some(view) = &view
+                    && (view.standing(&receipt.block) != Standing::Older
+                        || still_there(chain, &receipt, &view.head.at).await)
                 {
                     found.push(receipt);
                 }
@@ -260,7 +261,9 @@ fn checked(shared: &Shared, chain: &dyn Chain, result: ReceiptCheck, slots: usiz
     shared.note(Fact::ReceiptChecked { chain: chain.id(), result, count: slots as u64 });
 }
 
-async fn still_there(chain: &dyn Chain, receipt: &Receipt) -> bool {
-    let block = chain.block(BlockAt::Number(receipt.block.number)).await;
-    matches!(block, Ok(Some(block)) if block.at == receipt.block)
+async fn still_there(chain: &dyn Chain, receipt: &Receipt, head: &BlockRef) -> bool {
+    chain.leads_to(&receipt.block, head).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, hash = %receipt.hash, "the block of a receipt could not be judged");
+        false
+    })
 }

@@ -94,6 +94,10 @@ impl Chain for Down {
         down("give a block")
     }
 
+    async fn leads_to(&self, _: &BlockRef, _: &BlockRef) -> Result<bool, ChainError> {
+        down("judge a block")
+    }
+
     async fn head_hint(&self) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

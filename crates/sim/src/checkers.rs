@@ -297,7 +297,8 @@ impl Checkers {
         }
     }
 
-    /// The journal of the lane that the first violation names, or whose transaction it names.
+    /// The journal of the lane that the first violation names, or whose transaction it names: all about that transaction and about the
+    /// lane itself, and the end of the rest.
     pub(crate) async fn journal_of_the_first_violation(&self) -> Vec<String> {
         let Some(text) = self.world.lock().violations.first().map(|violation| violation.text.clone()) else {
             return Vec::new();
@@ -309,14 +310,16 @@ impl Checkers {
                 || text.contains(&tx.lane.to_string())
                 || request.is_some_and(|request| text.contains(&request))
         };
-        let Some(lane) = all.iter().find(named).map(|tx| tx.lane) else { return Vec::new() };
+        let Some((lane, id)) = all.iter().find(named).map(|tx| (tx.lane, tx.id)) else { return Vec::new() };
         let rows = self.memory.journal_after(JournalSeq(0), u32::MAX).await.unwrap_or_default();
         let rows: Vec<_> = rows.into_iter().filter(|row| row.lane == lane).collect();
         let line = |row: &JournalRow| {
             let tx = row.tx.map_or_else(|| "the lane".to_owned(), |tx| tx.to_string());
             format!("{:>6}  {tx}  {:?}", row.seq, row.entry)
         };
-        rows[rows.len().saturating_sub(MOST_JOURNAL)..].iter().map(line).collect()
+        let end = rows.len().saturating_sub(MOST_JOURNAL);
+        let shown = |(place, row): &(usize, &JournalRow)| *place >= end || row.tx.is_none_or(|tx| tx == id);
+        rows.iter().enumerate().filter(shown).map(|(_, row)| line(row)).collect()
     }
 
     /// Transactions, commands and lanes that have something before them.

@@ -24,6 +24,21 @@ pub(crate) struct Closing {
     pub(crate) rows: Vec<(i64, i64)>,
 }
 
+/// Slots as runs without holes, each from its first to its last. No run passes where the numbers of a signed column begin anew.
+pub(crate) fn runs(slots: &[Slot]) -> Vec<(Slot, Slot)> {
+    let mut slots = slots.to_vec();
+    slots.sort_unstable();
+    let mut runs: Vec<(Slot, Slot)> = Vec::new();
+    for slot in slots {
+        match runs.last_mut() {
+            Some((_, last)) if *last == slot => {}
+            Some((_, last)) if last.0.checked_add(1) == Some(slot.0) && slot.0 != 1 << 63 => *last = slot,
+            Some(_) | None => runs.push((slot, slot)),
+        }
+    }
+    runs
+}
+
 /// Is an attempt that is stored now one whose own row says whether it is open?
 pub(crate) fn is_apart(slot: Slot, closed: i64) -> bool {
     bits(slot.0) < closed
@@ -68,7 +83,6 @@ fn columns((first, last): &(Slot, Slot)) -> (i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::runs;
 
     fn closed(closed: i64, slots: &[u64], open: &[i64]) -> (i64, Vec<(i64, i64)>) {
         let runs = runs(&slots.iter().map(|slot| Slot(*slot)).collect::<Vec<_>>());
@@ -110,5 +124,17 @@ mod tests {
         let last = i64::MAX;
         assert_eq!(closed(9, &[last.cast_unsigned()], &[]), (9, vec![(last, last)]));
         assert_eq!(closed(last, &[last.cast_unsigned()], &[]), (last, vec![(last, last)]));
+    }
+
+    #[test]
+    fn slots_are_joined_where_they_follow_each_other_and_nowhere_else() {
+        let slots = |all: &[u64]| all.iter().map(|n| Slot(*n)).collect::<Vec<_>>();
+        let run = |first, last| (Slot(first), Slot(last));
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&slots(&[7])), [run(7, 7)]);
+        assert_eq!(runs(&slots(&[5, 3, 4, 9, 4])), [run(3, 5), run(9, 9)]);
+        let half = 1 << 63;
+        assert_eq!(runs(&slots(&[half - 1, half, half + 1])), [run(half - 1, half - 1), run(half, half + 1)]);
+        assert_eq!(runs(&slots(&[u64::MAX, 0])), [run(0, 0), run(u64::MAX, u64::MAX)]);
     }
 }

@@ -60,21 +60,6 @@ pub(crate) fn last_updates(updates: &[TxUpdate]) -> Vec<(TxId, &Status)> {
     all.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
-/// Slots as runs without holes, each from its first to its last. No run passes where the numbers of a signed column begin anew.
-pub(crate) fn runs(slots: &[Slot]) -> Vec<(Slot, Slot)> {
-    let mut slots = slots.to_vec();
-    slots.sort_unstable();
-    let mut runs: Vec<(Slot, Slot)> = Vec::new();
-    for slot in slots {
-        match runs.last_mut() {
-            Some((_, last)) if *last == slot => {}
-            Some((_, last)) if last.0.checked_add(1) == Some(slot.0) && slot.0 != 1 << 63 => *last = slot,
-            Some(_) | None => runs.push((slot, slot)),
-        }
-    }
-    runs
-}
-
 /// A transaction as it is just after its admission.
 pub(crate) fn admitted(new: &NewTransaction, order: QueueOrder) -> Transaction {
     Transaction {
@@ -154,21 +139,4 @@ pub(crate) fn no_such_command(lane: LaneId, id: CommandId) -> String {
 /// Why a session that is not open cannot take a lane.
 pub(crate) fn session_ended(session: SessionId) -> String {
     format!("session {session} has ended, or was never opened; open a new one")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_joined_where_they_follow_each_other_and_nowhere_else() {
-        let slots = |all: &[u64]| all.iter().map(|n| Slot(*n)).collect::<Vec<_>>();
-        let run = |first, last| (Slot(first), Slot(last));
-        assert_eq!(runs(&[]), []);
-        assert_eq!(runs(&slots(&[7])), [run(7, 7)]);
-        assert_eq!(runs(&slots(&[5, 3, 4, 9, 4])), [run(3, 5), run(9, 9)]);
-        let half = 1 << 63;
-        assert_eq!(runs(&slots(&[half - 1, half, half + 1])), [run(half - 1, half - 1), run(half, half + 1)]);
-        assert_eq!(runs(&slots(&[u64::MAX, 0])), [run(0, 0), run(u64::MAX, u64::MAX)]);
-    }
 }

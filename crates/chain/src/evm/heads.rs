@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use landfall_core::ports::chain::{BlockAt, Error};
-use landfall_core::view::Block;
+use landfall_core::view::{Block, BlockRef};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,6 +24,7 @@ use super::config::Config;
 use super::endpoint::Endpoint;
 use super::planted::{self, Planted};
 use super::pool::Pool;
+use super::receipts::unknown_block;
 use super::rpc::{Ask, Failure, read};
 use super::transport::Link;
 use super::wire::{RawBlock, hex};
@@ -287,6 +288,27 @@ async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
         .ok_or_else(|| Failure::Unreadable("it has no latest block".to_owned()))?;
     endpoint.saw_head(block.at.number);
     Ok(block)
+}
+
+/// Whether a block lies below a head, as an endpoint says that has the head.
+pub(super) async fn leads_to(pool: &Pool, block: BlockRef, head: BlockRef) -> Result<bool, Error> {
+    pool.first("find a block below the head", |endpoint| async move {
+        let by_number = |number| Ask::new("eth_getBlockByNumber", json!([hex(number), false]));
+        // In one batch, so that one state of one node answers both.
+        let answers = endpoint.ask_all(&[by_number(head.number), by_number(block.number)]).await;
+        let mut shown = answers.into_iter().map(|answer| {
+            let found: Option<RawBlock> = read("eth_getBlockByNumber", &answer?)?;
+            Ok::<_, Failure>(found.map(|found| found.read()).transpose()?.map(|found| found.at))
+        });
+        if shown.next().transpose()?.flatten() != Some(head) {
+            return Err(unknown_block(head));
+        }
+        match shown.next().transpose()?.flatten() {
+            Some(shown) => Ok(shown == block),
+            None => Err(unknown_block(block)),
+        }
+    })
+    .await
 }
 
 /// A block as one endpoint sees it; none if it says that it does not know it.

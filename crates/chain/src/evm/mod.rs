@@ -95,6 +95,10 @@ impl Chain for EvmChain {
         self.heads.block(at).await
     }
 
+    async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error> {
+        heads::leads_to(&self.pool, *block, *head).await
+    }
+
     async fn head_hint(&self) {
         self.heads.hint().await;
     }

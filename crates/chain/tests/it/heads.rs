@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain};
+use landfall_core::view::BlockRef;
 
 use crate::harness::stub::{Mood, Say, Stub, block};
 use crate::harness::{chain, chain_with, until};
@@ -71,6 +72,31 @@ async fn an_endpoint_far_behind_is_asked_last() {
     fresh.on("eth_getBlockByHash", |_| Say::Result(block(100, A, &[])));
     assert!(chain.block(BlockAt::Hash(A)).await.unwrap().is_some());
     assert_eq!(behind.asked("eth_getBlockByHash"), 0);
+}
+
+/// Whoever still shows a fork that was left says so of its own blocks only.
+#[tokio::test]
+async fn a_block_is_part_of_the_chain_if_an_endpoint_with_its_head_says_so() {
+    let (left, fresh) = (Stub::start().await, Stub::start().await);
+    let old = B256::repeat_byte(0xc);
+    let shows = |stub: &Stub, head: B256, below: Option<B256>| {
+        stub.on("eth_getBlockByNumber", move |params| match (params[0].as_str(), below) {
+            (Some("0x4"), None) => Say::Result(serde_json::Value::Null),
+            (Some("0x4"), Some(below)) => Say::Result(block(4, below, &[])),
+            _ => Say::Result(block(9, head, &[])),
+        });
+    };
+    shows(&left, B, Some(old));
+    shows(&fresh, A, Some(A));
+    let chain = chain(&[left.url(), fresh.url()]);
+    let at = |number, hash| BlockRef { number, hash };
+    assert!(!chain.leads_to(&at(4, old), &at(9, A)).await.unwrap());
+    assert!(chain.leads_to(&at(4, A), &at(9, A)).await.unwrap());
+    assert!(chain.leads_to(&at(4, old), &at(9, B)).await.unwrap());
+    // Nobody has that head, or the one that has it does not know the block: nothing can be said.
+    chain.leads_to(&at(4, A), &at(9, old)).await.unwrap_err();
+    shows(&fresh, A, None);
+    chain.leads_to(&at(4, A), &at(9, A)).await.unwrap_err();
 }
 
 #[tokio::test]

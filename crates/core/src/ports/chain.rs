@@ -127,6 +127,9 @@ pub trait Chain: Send + Sync {
 
     /// A block, or none if no endpoint knows it.
     async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error>;
+    /// Is the block part of the chain that ends in this head? One endpoint that has the head says so: another may still show a fork
+    /// that was left, with blocks and receipts of its own.
+    async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error>;
     /// Returns when there may be a new head: at a subscription's word, or after the polling interval.
     async fn head_hint(&self);
     /// Every receipt of one block, asked by its hash.

@@ -178,6 +178,15 @@ impl Chain for SimChain {
         })
     }
 
+    async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error> {
+        let doing = "judge a block";
+        let (_, fork) = self.reach(doing).await?;
+        if Self::find(&fork, head).is_none() {
+            return Err(Error::Unreachable { chain: self.id, doing, text: "unknown head".into() });
+        }
+        Ok(Self::find(&fork, block).is_some())
+    }
+
     async fn head_hint(&self) {
         let jitter = self.world.range(0, 100);
         tokio::time::sleep(Duration::from_millis(POLL_MS + jitter)).await;

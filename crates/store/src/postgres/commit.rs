@@ -202,7 +202,7 @@ impl Lowest {
         let mut all = Vec::with_capacity(commits.len());
         let mut gaps = (Vec::new(), Vec::new(), Vec::new());
         for (lane, commit, head) in commits {
-            let runs = rules::runs(&commit.closed);
+            let runs = closing::runs(&commit.closed);
             for (first, last) in closing::gaps(head.closed, &runs) {
                 gaps.0.push(*lane);
                 gaps.1.push(first);

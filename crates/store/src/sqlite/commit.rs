@@ -164,7 +164,7 @@ impl Turn<'_, '_> {
         if self.commit.closed.is_empty() {
             return Ok(());
         }
-        let runs = rules::runs(&self.commit.closed);
+        let runs = closing::runs(&self.commit.closed);
         let mut open = None;
         for (first, last) in closing::gaps(self.closed, &runs) {
             open = self.lowest_open(first, last)?;
