@@ -5,13 +5,14 @@
 //! | carries the content, succeeded | confirmed |
 //! | carries the content, reverted | reverted |
 //! | the no-op of a cancel, expiry or failure | cancelled, expired, failed |
-//! | the no-op after a reorganisation, where the caller wants it checked anew | accepted again, for another slot |
+//! | the no-op after a reorganisation, where the caller wants it checked anew | accepted again, for another slot, once the chain cannot take the no-op back |
 //! | provably foreign | queued again or failed, as the caller said; an ending one ends |
 //!
 //! What has ended is kept in sight until the chain itself cannot take it back ([`super::keep`]).
 
 use super::allocate::uses_two;
-use super::{Lane, Prep, Waiting};
+use super::{Lane, Prep, SlotRecord, Waiting};
+use crate::attempt::Attempt;
 use crate::journal::Entry;
 use crate::request::OnDisplaced;
 use crate::transaction::{Content, Ending, Reason, ReasonCode, Transaction, TxState, Won};
@@ -22,6 +23,7 @@ impl Lane {
     /// Ends every transaction whose winner is final and lets go of its slot.
     pub(super) fn settle(&mut self, now: Millis) {
         let Some(view) = self.live_view() else { return };
+        let settled = self.settled();
         let done: Vec<(Slot, Receipt)> = self
             .slots
             .to_look_at(..)
@@ -33,7 +35,9 @@ impl Lane {
                 let is_final = view.is_final(&receipt.block, finality)
                     || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
                     || self.planted_final(now);
-                is_final.then(|| (slot, receipt.clone()))
+                let ends =
+                    is_final && (settled >= Some(receipt.block.number) || !comes_again(tx, record, receipt));
+                ends.then(|| (slot, receipt.clone()))
             })
             .collect();
         for (slot, receipt) in done {
@@ -58,8 +62,7 @@ impl Lane {
         if tx.takes_two_slots() && !uses_two(&tx, &winner) {
             self.free_second_slot(slot);
         }
-        // Nobody asked for it to end, and nothing of its content has landed.
-        if tx.status.ending.is_none() && winner.no_op {
+        if is_asked_for_again(&tx, &winner) {
             self.keep(slot, receipt.block, None);
             self.check_anew(tx, slot, receipt.block, now);
             return;
@@ -220,6 +223,18 @@ impl Lane {
             self.begin_ending(id, Ending::Expire(reason), now);
         }
     }
+}
+
+/// Nobody asked for it to end, and nothing of its content has landed.
+fn is_asked_for_again(tx: &Transaction, winner: &Attempt) -> bool {
+    tx.status.ending.is_none() && winner.no_op
+}
+
+/// What has won sends its transaction to another slot. Then two slots have its content, so the first must be one that the chain cannot
+/// take back, whatever finality its caller asked for.
+fn comes_again(tx: Option<&Transaction>, record: &SlotRecord, receipt: &Receipt) -> bool {
+    let winner = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash);
+    tx.zip(winner).is_some_and(|(tx, winner)| is_asked_for_again(tx, winner))
 }
 
 fn ended_entry(ending: &Ending) -> Entry {

@@ -105,7 +105,7 @@ impl Lane {
     }
 
     /// The newest block that the chain will not take back any more.
-    fn settled(&self) -> Option<u64> {
+    pub(super) fn settled(&self) -> Option<u64> {
         self.live_view().and_then(|view| view.settled_number(self.settings.watch_depth))
     }
 

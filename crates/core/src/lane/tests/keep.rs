@@ -147,13 +147,41 @@ fn a_caller_may_have_it_checked_anew_after_a_reorganisation() {
     assert!(no_op.no_op);
     assert_eq!(world.chain.pool.get(&Slot(5)), Some(&no_op.hash));
     world.finalise();
+    assert_eq!(
+        world.slot_of(id),
+        Some(5),
+        "the chain may still take the no-op back, and then what was signed first may land"
+    );
+    for _ in 0..6 {
+        world.block();
+    }
     assert_eq!(told(&world, id, |entry| matches!(entry, Entry::Requeued { .. })), 1);
     world.rest();
-    assert_eq!(world.slot_of(id), Some(6), "the no-op is final, so it may have another slot");
+    assert_eq!(world.slot_of(id), Some(6), "nobody can take the no-op back, so it may have another slot");
     assert!(!world.started(Kind::Prove));
     world.calm_down(40);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
     assert_eq!(world.desk.store.tx(id).status.won.as_ref().map(|won| won.version), Some(ContentVersion(3)));
+}
+
+#[test]
+fn one_that_is_to_be_checked_anew_has_one_slot_while_the_chain_takes_back_more_than_was_asked_for() {
+    let mut world = deep_world();
+    let options = Options { on_reorg: OnReorg::Cancel, ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    let first = world.attempts(5)[0].hash;
+    world.block();
+    take_back(&mut world, 1);
+    world.rest();
+    world.finalise();
+    take_back(&mut world, 4);
+    // The bytes that it had first win after all.
+    world.chain.pool.insert(Slot(5), first);
+    world.block();
+    world.calm_down(40);
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Confirmed, Some(5)));
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::Requeued { .. })), 0);
 }
 
 #[test]
