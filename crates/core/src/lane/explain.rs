@@ -183,6 +183,10 @@ impl Lane {
         let Some(newest) = record.attempts.last() else {
             return match self.hold() {
                 Some(hold) => format!("slot {slot} is reserved: {}", hold.sentence()),
+                None if record.work.beyond_budget => self.over_budget(record.work.signing_fee).map_or_else(
+                    || format!("slot {slot} is reserved"),
+                    |why| format!("slot {slot} is reserved: {why}"),
+                ),
                 None => format!("slot {slot} is reserved and its signature is awaited"),
             };
         };

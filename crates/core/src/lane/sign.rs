@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
 //! | returned, or a hole | bound | forgotten, stays as it was |
-//! | reserved (remote signer) | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
+//! | reserved (remote signer), within the budget | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
 //!
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
@@ -65,7 +65,7 @@ impl Lane {
             let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
             let no_op = tx.is_no_op();
             let fees = first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-            drafts.push(Draft {
+            let draft = Draft {
                 serial,
                 lane: self.id,
                 slot,
@@ -75,11 +75,17 @@ impl Lane {
                 call: tx.call(),
                 gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
                 fees,
-            });
-            let fee = drafts.last().map(draft_fee).unwrap_or_default();
+            };
+            // The market may have risen since the slot was reserved.
+            let fee = draft_fee(&draft);
+            let beyond = !no_op && self.beyond_budget(record, fee);
             if let Some(record) = self.slots.get_mut(&slot) {
-                record.work.signing = Some(serial);
+                record.work.beyond_budget = beyond;
+                record.work.signing = (!beyond).then_some(serial);
                 record.work.signing_fee = fee;
+            }
+            if !beyond {
+                drafts.push(draft);
             }
         }
         drafts

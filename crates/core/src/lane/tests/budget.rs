@@ -77,6 +77,34 @@ fn a_re_price_beyond_the_budget_waits_and_a_cancel_does_not() {
     assert_eq!(world.desk.store.state(id), TxState::Cancelled);
 }
 
+/// The signer was not there, and the market rose meanwhile.
+#[test]
+fn a_reserved_slot_is_signed_within_the_budget_or_waits_and_says_so() {
+    let mut world = world(LaneSettings { reserve_before_signing: true, ..budget_of(2) });
+    let ids = [world.submit(), world.submit()];
+    while world.started(Kind::Load) {
+        world.carry(Kind::Load, Fault::None);
+    }
+    world.show(0, true);
+    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), Some(6)]);
+    world.play(Step::Crash);
+    world.play(Step::BaseFee(200));
+    for _ in 0..8 {
+        world.wait(10_000);
+        world.show(0, true);
+        world.rest();
+    }
+    let budget = budget_of(2).max_spend_per_day.unwrap().0;
+    let offered = |slot| world.attempts(slot).last().map_or(U256::ZERO, |a| a.fees.cap().cost(a.gas).0);
+    assert!(offered(5) + offered(6) <= budget, "{} and {} of {budget}", offered(5), offered(6));
+    assert!(world.attempts(6).is_empty());
+    let said = world.desk.lane.explain(ids[1], world.desk.now).unwrap();
+    assert!(said.contains("slot 6 is reserved: its fee may come to"), "{said}");
+    world.cancel(ids[1]);
+    world.rest();
+    assert_eq!(world.desk.store.state(ids[1]), TxState::Cancelled);
+}
+
 #[test]
 fn two_that_are_re_priced_at_once_count_together() {
     let two = budget_of(20).max_spend_per_day.unwrap().0 / U256::from(10);
