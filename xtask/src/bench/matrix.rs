@@ -84,6 +84,20 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
     cases
 }
 
+/// The order of the runs, as places of cases and numbers of their runs. The cases of one part take turns: they are compared with each other,
+/// and a machine that becomes slower meanwhile becomes so for all of them.
+pub(super) fn turns<'c>(cases: impl Iterator<Item = &'c Case>) -> Vec<(usize, usize)> {
+    let cases: Vec<(usize, &Case)> = cases.enumerate().collect();
+    let mut turns = Vec::new();
+    for part in cases.chunk_by(|(_, one), (_, next)| one.part == next.part) {
+        let most = part.iter().map(|(_, case)| case.runs).max().unwrap_or(0);
+        for n in 0..most {
+            turns.extend(part.iter().filter(|(_, case)| n < case.runs).map(|(place, _)| (*place, n)));
+        }
+    }
+    turns
+}
+
 fn case(name: String, part: Part, postgres: bool, words: &str, runs: usize) -> Case {
     Case { name, part, postgres, words: words.split(' ').map(str::to_owned).collect(), runs }
 }
@@ -91,6 +105,13 @@ fn case(name: String, part: Part, postgres: bool, words: &str, runs: usize) -> C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cases_that_are_compared_take_turns_and_each_has_all_its_runs() {
+        let part = |part, runs| case("a".to_owned(), part, false, "", runs);
+        let cases = [part(Part::Lanes, 2), part(Part::Lanes, 3), part(Part::Scale, 1), part(Part::Scale, 1)];
+        assert_eq!(turns(cases.iter()), [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (2, 0), (3, 0)]);
+    }
 
     #[test]
     fn every_case_has_a_name_of_its_own() {

@@ -42,41 +42,38 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Res
     std::fs::create_dir_all(&plots)?;
     let file = workspace.root.join("docs").join("benchmarks.md");
     let (machine, version) = (machine::describe(), landfall_pgtest::version()?);
-    let mut measured = Vec::new();
     let mut failed = false;
-    let cases = matrix::all(quick);
-    let wanted: Vec<Case> =
-        cases.into_iter().filter(|case| only.is_none_or(|word| case.name.contains(word))).collect();
-    if wanted.is_empty() {
+    let is_wanted = |case: &Case| only.is_none_or(|word| case.name.contains(word));
+    let wanted = matrix::all(quick).into_iter().filter(is_wanted);
+    let mut measured: Vec<Measured> = wanted.map(|case| Measured { case, runs: Vec::new() }).collect();
+    if measured.is_empty() {
         bail!("no case has {:?} in its name", only.unwrap_or_default());
     }
-    for case in wanted {
-        let mut runs = Vec::new();
-        for n in 0..case.runs {
-            println!("{} ({} of {})", case.name, n + 1, case.runs);
-            let plot =
-                (n == 0 && case.part == Part::Throughput).then(|| plots.join(format!("{}.svg", case.name)));
-            let mut command = Command::new(&program);
-            command.env(anvil.variable, &anvil.value);
-            let (result, took) = clock::timed(|| one(&mut command, &case, &database.url(), plot.as_deref()));
-            match result {
-                Ok(result) => {
-                    println!("  {} in {}", page::short(&result), clock::show(took));
-                    runs.push(result);
-                }
-                // What the others measured is not to be lost with it.
-                Err(error) => {
-                    eprintln!("  case {} failed and is left out: {error:#}", case.name);
-                    failed = true;
-                    break;
-                }
+    for (place, n) in matrix::turns(measured.iter().map(|measured| &measured.case)) {
+        let Some(Measured { case, runs }) = measured.get_mut(place) else { continue };
+        // One that has failed is not tried again.
+        if runs.len() < n {
+            continue;
+        }
+        println!("{} ({} of {})", case.name, n + 1, case.runs);
+        let plot =
+            (n == 0 && case.part == Part::Throughput).then(|| plots.join(format!("{}.svg", case.name)));
+        let mut command = Command::new(&program);
+        command.env(anvil.variable, &anvil.value);
+        let (result, took) = clock::timed(|| one(&mut command, case, &database.url(), plot.as_deref()));
+        match result {
+            Ok(result) => {
+                println!("  {} in {}", page::short(&result), clock::show(took));
+                runs.push(result);
+            }
+            // What the others measured is not to be lost with it.
+            Err(error) => {
+                eprintln!("  case {} failed and is left out: {error:#}", case.name);
+                failed = true;
             }
         }
-        if !runs.is_empty() {
-            measured.push(Measured { case, runs });
-        }
         if only.is_none() {
-            // After each case: the last ones take long.
+            // After each run: the last ones take long.
             std::fs::write(&file, page::write(&machine, &version, quick, &measured))?;
         }
     }

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+/// Out at once on an anvil, over all lanes: what fills its next two blocks and more. With ten times as many its first blocks came late and half
+/// empty, since it was busy taking them in.
+const ON_ANVIL: u64 = 4_000;
+
 /// How the load hands transactions over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,9 +54,9 @@ pub(crate) struct Bench {
     /// How many connections the load keeps open [default: 8 in batch mode, 64 in single mode, 256 in rpc mode].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     pub(crate) connections: Option<u64>,
-    /// How many transactions of a lane may be out at once.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) window: u64,
+    /// How many transactions of a lane may be out at once [default: 10000; on an anvil 4000 over all lanes].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) window: Option<u64>,
     /// Draw accepted, sent and final over time into this SVG file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
@@ -99,6 +103,11 @@ impl Bench {
             BenchMode::Batch => self.batch,
             BenchMode::Single | BenchMode::Rpc => 1,
         }
+    }
+
+    /// How many transactions of a lane may be out at once.
+    pub(crate) fn window(&self) -> u64 {
+        self.window.unwrap_or(if self.anvil { (ON_ANVIL / self.signers.max(1)).max(1) } else { 10_000 })
     }
 
     pub(crate) fn connections(&self) -> u64 {

@@ -69,6 +69,7 @@ pub(super) async fn run(args: &Bench) -> Result<ExitCode> {
         "count": args.count,
         "runs": args.runs,
         "block_ms": BLOCK.as_millis() as u64,
+        "window": args.window(),
         "flood_per_s": round(flood, 1),
         "landed_per_s": round(landfall, 1),
         "landed_to_flood": round(landfall / flood, 3),

@@ -39,7 +39,7 @@ pub(super) struct Reading {
 impl Site {
     /// Starts the chain, and the servers if they are to run at once.
     pub(super) async fn start(args: &Bench, started: bool) -> Result<Self> {
-        let chain = BenchChainHandle::start(BLOCK, args.window).await?;
+        let chain = BenchChainHandle::start(BLOCK, args.window()).await?;
         let rig = rig(args, &chain, usize::try_from(args.nodes)?, started).await?;
         Ok(Self { chain, rig, http: reqwest::Client::builder().no_proxy().build()? })
     }
@@ -136,9 +136,9 @@ pub(super) fn settings(args: &Bench, id: u64, url: &str) -> Result<Chain> {
     if args.idle.is_none() {
         settings.spec.poll_ms = POLL_MS;
     }
-    settings.spec.max_in_flight = args.window;
+    settings.spec.max_in_flight = args.window();
     if args.mode == BenchMode::Rpc {
-        settings.max_signed_ahead = args.window;
+        settings.max_signed_ahead = args.window();
     }
     Ok(settings)
 }
