@@ -1,12 +1,13 @@
 //! Doing what a plan asks for. Each action is a task that ends in one event; if the task is lost (a panic in a
 //! library), the event it leaves behind is the cautious one, so a lane never waits for an answer that cannot come.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use landfall_core::attempt::Draft;
 use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
 use landfall_core::outcome::{SendOutcome, SendReport};
-use landfall_core::ports::chain::{Chain, Codec, EstimateFailure};
+use landfall_core::ports::chain::{Chain, Codec, Error as ChainError, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::view::{BlockRef, Receipt, Standing};
 use landfall_core::{LaneId, Slot, TxHash, TxId};
@@ -228,28 +229,17 @@ fn pooled(wanted: &[(Slot, TxHash)], shown: impl Fn(usize) -> Option<bool>) -> L
 }
 
 /// Receipts of every attempt of these slots. One from below the watcher's recent blocks counts only if the chain still
-/// has its block; the others are judged by the lane's view.
+/// has its block; the others are judged by the lane's view. Where nobody can say, that is no look.
 async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)>) -> LaneEvent {
     let hashes: Vec<TxHash> = slots.iter().flat_map(|(_, hashes)| hashes.iter().copied()).collect();
-    let mut found = Vec::new();
-    match chain.receipts(&hashes).await {
+    let found = match receipts(shared, chain, &hashes).await {
+        Ok(found) => found,
         Err(error) => {
-            tracing::debug!(%error, "receipts could not be asked for");
+            tracing::debug!(%error, "receipts could not be asked for, or not judged");
             checked(shared, chain, ReceiptCheck::Failed, slots.len());
             return LaneEvent::LookFailed { slots: slots.into_iter().map(|(slot, _)| slot).collect() };
         }
-        Ok(receipts) => {
-            let view = shared.directory.view(chain.id());
-            for receipt in receipts {
-                if let Some(view) = &view
-                    && (view.standing(&receipt.block) != Standing::Older
-                        || still_there(chain, &receipt, &view.head.at).await)
-                {
-                    found.push(receipt);
-                }
-            }
-        }
-    }
+    };
     let has_one = |hashes: &[TxHash]| found.iter().any(|receipt| hashes.contains(&receipt.hash));
     let with = slots.iter().filter(|(_, hashes)| has_one(hashes)).count();
     checked(shared, chain, ReceiptCheck::Found, with);
@@ -261,9 +251,34 @@ fn checked(shared: &Shared, chain: &dyn Chain, result: ReceiptCheck, slots: usiz
     shared.note(Fact::ReceiptChecked { chain: chain.id(), result, count: slots as u64 });
 }
 
-async fn still_there(chain: &dyn Chain, receipt: &Receipt, head: &BlockRef) -> bool {
-    chain.leads_to(&receipt.block, head).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, hash = %receipt.hash, "the block of a receipt could not be judged");
-        false
-    })
+/// The receipts that count, as far as somebody can say; an error if that is true of none.
+async fn receipts(shared: &Shared, chain: &dyn Chain, hashes: &[TxHash]) -> Result<Vec<Receipt>, ChainError> {
+    let shown = chain.receipts(hashes).await?;
+    let Some(view) = shared.directory.view(chain.id()) else { return Ok(Vec::new()) };
+    let mut judged: BTreeMap<BlockRef, bool> = BTreeMap::new();
+    let mut trouble = None;
+    let mut found = Vec::new();
+    for receipt in shown {
+        let block = receipt.block;
+        let counts = match judged.get(&block) {
+            _ if view.standing(&block) != Standing::Older => true,
+            Some(below) => *below,
+            // Nobody could say it of another one just now.
+            None if trouble.is_some() => false,
+            None => match chain.leads_to(&block, &view.head.at).await {
+                Ok(below) => *judged.entry(block).or_insert(below),
+                Err(error) => {
+                    trouble = Some(error);
+                    false
+                }
+            },
+        };
+        if counts {
+            found.push(receipt);
+        }
+    }
+    match trouble {
+        Some(error) if found.is_empty() => Err(error),
+        Some(_) | None => Ok(found),
+    }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Watcher {
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
+    /// The last block that the chain called final.
+    finalized: Option<BlockRef>,
     accounts: Accounts,
 }
 
@@ -72,6 +74,7 @@ impl Watcher {
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
+            finalized: None,
             accounts: Accounts::default(),
         }
     }
@@ -173,7 +176,11 @@ impl Watcher {
         if is_new {
             self.head_since = self.shared.parts.clock.now();
         }
+        // One that nobody could say this time is where it was: what is final stays so, as long as the chain goes
+        // through it.
         let finalized = finalized.filter(|block| self.agrees(block));
+        let finalized = finalized.or(self.finalized.filter(|block| self.agrees(block)));
+        self.finalized = finalized;
         let view = ChainView {
             status: self.status,
             head,

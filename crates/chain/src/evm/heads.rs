@@ -294,7 +294,7 @@ async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
 pub(super) async fn leads_to(pool: &Pool, block: BlockRef, head: BlockRef) -> Result<bool, Error> {
     pool.first("find a block below the head", |endpoint| async move {
         let by_number = |number| Ask::new("eth_getBlockByNumber", json!([hex(number), false]));
-        // In one batch, so that one state of one node answers both.
+        // Together, so that there is hardly a time in between in which a node could go over to another fork.
         let answers = endpoint.ask_all(&[by_number(head.number), by_number(block.number)]).await;
         let mut shown = answers.into_iter().map(|answer| {
             let found: Option<RawBlock> = read("eth_getBlockByNumber", &answer?)?;

@@ -93,6 +93,7 @@ impl Lane {
             self.occupy(slot, tx.takes_two_slots());
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
+            record.work.signing_fee = candidate.fee;
             self.slots.insert(slot, record);
             self.bound.insert(tx);
         }

@@ -1,9 +1,9 @@
 //! Budget: what the fees of a lane may come to in a day (D8, L5).
 //!
 //! Counted are the fees of everything that became final today, and the worst of everything that is out. Above the
-//! budget no slot is handed out and nothing is re-priced; bytes that are out go on being sent, and no-ops are always
-//! allowed, so that a cancel works and no slot stays open. A day is one of UTC, by the clock of the owner; a clock that
-//! goes back does not begin an old day again.
+//! budget no slot is handed out, nothing is re-priced, and a slot that was reserved before the market rose is given
+//! back; bytes that are out go on being sent, and no-ops are always allowed, so that a cancel works and no slot stays
+//! open. A day is one of UTC, by the clock of the owner; a clock that goes back does not begin an old day again.
 
 use alloy_primitives::U256;
 
@@ -57,6 +57,28 @@ impl Lane {
         Some(budget.0.saturating_sub(committed))
     }
 
+    /// Gives reserved slots back whose first attempt would go beyond the budget. What is above them must not wait until
+    /// tomorrow: somebody else takes the slot, or a no-op does, which is always allowed.
+    pub(super) fn give_back_dear(&mut self, now: Millis) {
+        let (Some(mut left), Some(view)) = (self.budget_left(), self.live_view()) else { return };
+        let mut dear = Vec::new();
+        for slot in self.unsigned_slots() {
+            let Some(record) = self.slots.get(&slot) else { continue };
+            let Some(draft) = self.first_draft(slot, record, &view).filter(|draft| !draft.no_op) else {
+                continue;
+            };
+            let more = draft_fee(&draft).saturating_sub(slot_fee(record));
+            if more > left {
+                dear.extend(draft.tx);
+            } else {
+                left = left.saturating_sub(more);
+            }
+        }
+        for id in dear {
+            self.unreserve(id, now);
+        }
+    }
+
     /// A dearer attempt for a slot would go beyond the budget.
     pub(super) fn beyond_budget(&self, record: &SlotRecord, draft_fee: U256) -> bool {
         let more = draft_fee.saturating_sub(slot_fee(record));
@@ -73,10 +95,12 @@ impl Lane {
     }
 }
 
-/// The worst that the attempts of a slot can cost, the one that is being signed among them: the chain takes one.
-fn slot_fee(record: &SlotRecord) -> U256 {
+/// The worst that the attempts of a slot can cost, the one that is being signed or is still to be signed among them:
+/// the chain takes one.
+pub(super) fn slot_fee(record: &SlotRecord) -> U256 {
     let stored = record.attempts.iter().map(|attempt| worst_fee(&attempt.fees, attempt.gas)).max();
-    let signing = record.work.signing.map(|_| record.work.signing_fee);
+    let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
+    let signing = is_expected.then_some(record.work.signing_fee);
     stored.max(signing).unwrap_or_default()
 }
 

@@ -1,5 +1,6 @@
 //! Explain: one sentence for every transaction that waits, and for every lane that holds.
 
+use super::finish::comes_again;
 use super::{Lane, Prep, SlotRecord, Waiting};
 use crate::journal::Entry;
 use crate::transaction::{Transaction, TxState};
@@ -175,7 +176,15 @@ impl Lane {
     fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {
         if let Some(receipt) = &record.mined {
             let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
-            return format!("in block {}, with {on_top} blocks on top; not final yet", receipt.block.number);
+            let number = receipt.block.number;
+            return if comes_again(self.bound.get(&tx.id), record, receipt) {
+                format!(
+                    "its slot went to a no-op in block {number}, with {on_top} blocks on top; it is checked anew when the chain cannot \
+                     take that back"
+                )
+            } else {
+                format!("in block {number}, with {on_top} blocks on top; not final yet")
+            };
         }
         if let Some(hold @ (Hold::NoView | Hold::ChainChanged | Hold::FinalReplaced { .. })) = self.hold() {
             return format!("slot {slot} is kept: {}", hold.sentence());
@@ -183,10 +192,6 @@ impl Lane {
         let Some(newest) = record.attempts.last() else {
             return match self.hold() {
                 Some(hold) => format!("slot {slot} is reserved: {}", hold.sentence()),
-                None if record.work.beyond_budget => self.over_budget(record.work.signing_fee).map_or_else(
-                    || format!("slot {slot} is reserved"),
-                    |why| format!("slot {slot} is reserved: {why}"),
-                ),
                 None => format!("slot {slot} is reserved and its signature is awaited"),
             };
         };

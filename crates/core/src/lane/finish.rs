@@ -35,8 +35,9 @@ impl Lane {
                 let is_final = view.is_final(&receipt.block, finality)
                     || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
                     || self.planted_final(now);
-                let ends =
-                    is_final && (settled >= Some(receipt.block.number) || !comes_again(tx, record, receipt));
+                let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
+                let is_settled = settled >= Some(receipt.block.number);
+                let ends = is_final && (is_settled || !comes_again(bound, record, receipt));
                 ends.then(|| (slot, receipt.clone()))
             })
             .collect();
@@ -232,7 +233,7 @@ fn is_asked_for_again(tx: &Transaction, winner: &Attempt) -> bool {
 
 /// What has won sends its transaction to another slot. Then two slots have its content, so the first must be one that the chain cannot
 /// take back, whatever finality its caller asked for.
-fn comes_again(tx: Option<&Transaction>, record: &SlotRecord, receipt: &Receipt) -> bool {
+pub(super) fn comes_again(tx: Option<&Transaction>, record: &SlotRecord, receipt: &Receipt) -> bool {
     let winner = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash);
     tx.zip(winner).is_some_and(|(tx, winner)| is_asked_for_again(tx, winner))
 }

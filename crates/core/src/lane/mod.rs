@@ -210,7 +210,7 @@ struct SlotWork {
     estimating: bool,
     /// The serial of the draft that is being signed.
     signing: Option<u64>,
-    /// The most that its fee can be.
+    /// The most that its fee can be; of a reserved slot also before it is asked for.
     signing_fee: U256,
     /// Not before this time.
     sign_at: Millis,
@@ -505,11 +505,13 @@ impl Lane {
         self.expire(now);
         self.fail_unholdable(now);
         self.fail_unpayable(now);
-        if self.settings.reserve_before_signing {
-            self.reserve(now);
-        }
         self.settle(now);
         self.finish_fills(now);
+        // After what has ended, whose budget others may have.
+        if self.settings.reserve_before_signing {
+            self.give_back_dear(now);
+            self.reserve(now);
+        }
         self.want_reset();
         self.note_hold(now);
         self.note_funds(now);

@@ -4,19 +4,20 @@
 //! |---|---|---|
 //! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
 //! | returned, or a hole | bound | forgotten, stays as it was |
-//! | reserved (remote signer), within the budget | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
+//! | reserved (remote signer) | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
 //!
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
 //! is dropped: its bytes were never stored, so they were never sent.
 
-use super::budget::draft_fee;
+use super::budget::{draft_fee, slot_fee};
 use super::{Action, Lane, Plan, Prep, SlotRecord, back_off};
 use crate::attempt::{Attempt, Draft, Sealed, SendHints};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
 use crate::ports::signer;
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::view::ChainView;
 use crate::{Millis, Slot};
 
 /// At most this many signatures are asked for at once.
@@ -44,51 +45,57 @@ impl Lane {
 
     /// First signatures for slots that were reserved.
     fn sign_reserved(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
-        let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return Vec::new() };
+        let Some(view) = self.live_view() else { return Vec::new() };
         let mut drafts = Vec::new();
-        let open: Vec<Slot> = self
-            .slots
-            .bare()
-            .range(count..)
-            .filter(|slot| self.slots.get(slot).is_some_and(|record| record.work.signing.is_none()))
-            .copied()
-            .collect();
-        for slot in open {
+        let mut left = self.budget_left();
+        for slot in self.unsigned_slots() {
             let serial = self.serial();
             let Some(record) = self.slots.get(&slot) else { continue };
             if record.work.sign_at > now {
                 plan.wake(record.work.sign_at);
                 continue;
             }
-            let Some(tx) = record.tx.and_then(|id| self.bound.get(&id)) else { continue };
-            // After a restart the estimate is gone: it is asked for again first.
-            let Some(gas) = record.work.gas.or(tx.payload().gas) else { continue };
-            let no_op = tx.is_no_op();
-            let fees = first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-            let draft = Draft {
-                serial,
-                lane: self.id,
-                slot,
-                tx: Some(tx.id),
-                version: tx.version(),
-                no_op,
-                call: tx.call(),
-                gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
-                fees,
-            };
-            // The market may have risen since the slot was reserved.
+            let Some(draft) = self.first_draft(slot, record, &view) else { continue };
             let fee = draft_fee(&draft);
-            let beyond = !no_op && self.beyond_budget(record, fee);
+            let more = fee.saturating_sub(slot_fee(record));
+            // The next turn gives it back.
+            if !draft.no_op && left.is_some_and(|left| more > left) {
+                continue;
+            }
+            left = left.map(|left| left.saturating_sub(more));
             if let Some(record) = self.slots.get_mut(&slot) {
-                record.work.beyond_budget = beyond;
-                record.work.signing = (!beyond).then_some(serial);
+                record.work.signing = Some(serial);
                 record.work.signing_fee = fee;
             }
-            if !beyond {
-                drafts.push(draft);
-            }
+            drafts.push(Draft { serial, ..draft });
         }
         drafts
+    }
+
+    /// Slots that were reserved, and for which nothing is being signed.
+    pub(super) fn unsigned_slots(&self) -> Vec<Slot> {
+        let Some(count) = self.chain_count() else { return Vec::new() };
+        let is_unsigned =
+            |slot: &&Slot| self.slots.get(slot).is_some_and(|record| record.work.signing.is_none());
+        self.slots.bare().range(count..).filter(is_unsigned).copied().collect()
+    }
+
+    /// What a reserved slot is to be signed for. After a restart the estimate is gone: it is asked for again first.
+    pub(super) fn first_draft(&self, slot: Slot, record: &SlotRecord, view: &ChainView) -> Option<Draft> {
+        let tx = record.tx.and_then(|id| self.bound.get(&id))?;
+        let gas = record.work.gas.or(tx.payload().gas)?;
+        let no_op = tx.is_no_op();
+        Some(Draft {
+            serial: 0,
+            lane: self.id,
+            slot,
+            tx: Some(tx.id),
+            version: tx.version(),
+            no_op,
+            call: tx.call(),
+            gas: if no_op { self.no_op_gas.unwrap_or(self.settings.no_op_gas) } else { gas },
+            fees: first_price(&view.fees, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx))),
+        })
     }
 
     pub(super) fn take_signed(&mut self, results: Vec<(Draft, Result<Sealed, signer::Error>)>, now: Millis) {

@@ -371,8 +371,10 @@ async fn body<'g>(
     }
     change(db, &prepared, namespace, &rows).await?;
     // One that a commit of this group goes on with is where that leaves it.
-    let gone_on: BTreeSet<_> = rows.commits().flat_map(|(_, commit)| commit::named(commit)).collect();
-    waiting.retain(|(_, id, _)| !gone_on.contains(id));
+    if !waiting.is_empty() {
+        let gone_on: BTreeSet<_> = rows.commits().flat_map(|(_, commit)| commit::named(commit)).collect();
+        waiting.retain(|(_, id, _)| !gone_on.contains(id));
+    }
     store.known.admitted(&waiting);
     learned.alone = alone.first().map(|row| row.try_get(0)).transpose()?;
     for (_, commit) in rows.commits() {

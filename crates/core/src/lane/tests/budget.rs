@@ -1,11 +1,12 @@
 use alloy_primitives::U256;
 
 use super::super::test_world::{Fault, Step};
-use super::{Kind, settings, world};
-use crate::Wei;
+use super::{Kind, World, payment_with_gas, settings, world};
 use crate::outcome::SendOutcome;
+use crate::request::{Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
+use crate::{Gas, TxId, Wei};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -77,32 +78,42 @@ fn a_re_price_beyond_the_budget_waits_and_a_cancel_does_not() {
     assert_eq!(world.desk.store.state(id), TxState::Cancelled);
 }
 
-/// The signer was not there, and the market rose meanwhile.
-#[test]
-fn a_reserved_slot_is_signed_within_the_budget_or_waits_and_says_so() {
-    let mut world = world(LaneSettings { reserve_before_signing: true, ..budget_of(2) });
-    let ids = [world.submit(), world.submit()];
+/// Reserves slots for transfers of so much gas each, and nothing signs them before the market has risen.
+fn reserved(budget: u64, gas: &[u64]) -> (World, Vec<TxId>) {
+    let mut world = world(LaneSettings { reserve_before_signing: true, ..budget_of(budget) });
+    let transfer = |gas: &u64| Payload { gas: Some(Gas(*gas)), ..payment_with_gas(1) };
+    let ids: Vec<_> = gas.iter().map(|gas| world.submit_as(transfer(gas), Options::default())).collect();
     while world.started(Kind::Load) {
         world.carry(Kind::Load, Fault::None);
     }
     world.show(0, true);
-    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), Some(6)]);
+    assert!(ids.iter().zip(5..).all(|(id, slot)| world.slot_of(*id) == Some(slot)));
     world.play(Step::Crash);
-    world.play(Step::BaseFee(200));
-    for _ in 0..8 {
-        world.wait(10_000);
-        world.show(0, true);
-        world.rest();
-    }
-    let budget = budget_of(2).max_spend_per_day.unwrap().0;
+    world.play(Step::BaseFee(30));
+    world.wait(10_000);
+    world.show(0, true);
+    world.rest();
+    (world, ids)
+}
+
+#[test]
+fn a_slot_that_was_reserved_before_the_market_rose_is_given_back_if_it_is_beyond_the_budget() {
+    let (world, ids) = reserved(4, &[21_000, 21_000]);
+    let budget = budget_of(4).max_spend_per_day.unwrap().0;
     let offered = |slot| world.attempts(slot).last().map_or(U256::ZERO, |a| a.fees.cap().cost(a.gas).0);
     assert!(offered(5) + offered(6) <= budget, "{} and {} of {budget}", offered(5), offered(6));
-    assert!(world.attempts(6).is_empty());
+    assert_eq!(world.slot_of(ids[1]), None);
     let said = world.desk.lane.explain(ids[1], world.desk.now).unwrap();
-    assert!(said.contains("slot 6 is reserved: its fee may come to"), "{said}");
-    world.cancel(ids[1]);
-    world.rest();
-    assert_eq!(world.desk.store.state(ids[1]), TxState::Cancelled);
+    assert!(said.contains("may spend today"), "{said}");
+}
+
+#[test]
+fn what_is_above_a_slot_that_was_given_back_for_its_price_lands() {
+    let (mut world, ids) = reserved(30, &[600_000, 21_000]);
+    assert_eq!((world.slot_of(ids[0]), world.slot_of(ids[1])), (None, Some(6)));
+    world.calm_down(20);
+    assert_eq!(world.desk.store.state(ids[1]), TxState::Confirmed);
+    assert!(world.attempts(5).iter().all(|attempt| attempt.no_op));
 }
 
 #[test]

@@ -152,6 +152,8 @@ fn a_caller_may_have_it_checked_anew_after_a_reorganisation() {
         Some(5),
         "the chain may still take the no-op back, and then what was signed first may land"
     );
+    let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(said.contains("when the chain cannot take that back"), "{said}");
     for _ in 0..6 {
         world.block();
     }
