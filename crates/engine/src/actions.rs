@@ -1,8 +1,11 @@
-//! Doing what a plan asks for. Each action is a task that ends in one event; if the task is lost (a panic in a
-//! library), the event it leaves behind is the cautious one, so a lane never waits for an answer that cannot come.
+//! Doing what a plan asks for. Each action ends in one event; if it is lost (a panic in a library), the event it leaves
+//! behind is the cautious one, so a lane never waits for an answer that cannot come. What takes long is a task.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use landfall_core::attempt::Draft;
 use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
@@ -46,20 +49,40 @@ impl Drop for Answer {
 pub(crate) fn start(shared: &Arc<Shared>, lane: LaneId, action: Action, mailbox: Arc<Mailbox>) {
     let answer = Answer { mailbox, otherwise: Some(otherwise(&action)) };
     let Some(chain) = shared.parts.chains.get(&lane.chain).map(|parts| parts.chain.clone()) else { return };
-    let task = shared.clone();
-    shared.tasks.spawn(async move {
-        let event = match action {
-            Action::Load { limit } => load(&task, lane, limit, &answer.mailbox).await,
-            Action::Prepare(jobs) => prepare(chain.as_ref(), jobs).await,
-            Action::Sign(drafts) => sign(&task, chain.as_ref(), lane, drafts).await,
-            Action::Send(outgoing) => send(&task, chain.as_ref(), outgoing).await,
-            Action::Look(slots) => look(&task, chain.as_ref(), slots).await,
-            Action::Prove(proof) => prove(chain.as_ref(), lane, proof).await,
-            Action::Follow(ids) => follow(&task, lane, ids).await,
-            Action::Probe(wanted) => probe(chain.as_ref(), wanted).await,
-        };
-        answer.give(event);
-    });
+    let is_signing = matches!(action, Action::Sign(_));
+    let mut work = work(shared.clone(), chain, lane, action, answer.mailbox.clone());
+    // A few signatures by a key in this process are there at once, and need no task.
+    if is_signing {
+        let mut now = Context::from_waker(Waker::noop());
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut now))) {
+            Ok(Poll::Ready(event)) => return answer.give(event),
+            Ok(Poll::Pending) => {}
+            Err(_) => return,
+        }
+    }
+    shared.tasks.spawn(async move { answer.give(work.await) });
+}
+
+type Work = Pin<Box<dyn Future<Output = LaneEvent> + Send>>;
+
+/// What is to be done. Each kind is kept apart, since they differ in size: a task is copied where it is started.
+fn work(
+    shared: Arc<Shared>,
+    chain: Arc<dyn Chain>,
+    lane: LaneId,
+    action: Action,
+    mailbox: Arc<Mailbox>,
+) -> Work {
+    match action {
+        Action::Load { limit } => Box::pin(async move { load(&shared, lane, limit, &mailbox).await }),
+        Action::Prepare(jobs) => Box::pin(async move { prepare(chain.as_ref(), jobs).await }),
+        Action::Sign(drafts) => Box::pin(async move { sign(&shared, chain.as_ref(), lane, drafts).await }),
+        Action::Send(outgoing) => Box::pin(async move { send(&shared, chain.as_ref(), outgoing).await }),
+        Action::Look(slots) => Box::pin(async move { look(&shared, chain.as_ref(), slots).await }),
+        Action::Prove(proof) => Box::pin(async move { prove(chain.as_ref(), lane, proof).await }),
+        Action::Follow(ids) => Box::pin(async move { follow(&shared, lane, ids).await }),
+        Action::Probe(wanted) => Box::pin(async move { probe(chain.as_ref(), wanted).await }),
+    }
 }
 
 /// What is said of an action whose task was lost.
@@ -117,7 +140,9 @@ pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32, mailbox: &Ma
                 mentioned.extend(store.tx(id).await?.map(|record| record.tx));
             }
         }
-        Ok::<_, landfall_core::ports::store::Error>(Loaded { waiting, asked: limit, commands, mentioned })
+        let more_commands = commands.len() as u64 >= u64::from(COMMANDS);
+        let loaded = Loaded { waiting, asked: limit, commands, more_commands, mentioned };
+        Ok::<_, landfall_core::ports::store::Error>(loaded)
     };
     let read = read.await;
     let has_none = read.as_ref().is_ok_and(|loaded| loaded.commands.is_empty());

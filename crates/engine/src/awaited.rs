@@ -28,12 +28,21 @@ struct Waiting {
 pub struct Listening {
     shared: Arc<Shared>,
     id: TxId,
+    /// The lane that was told to hurry.
+    hurried: Option<LaneId>,
     moved: oneshot::Receiver<Told>,
 }
 
 impl Listening {
     pub(crate) fn to(shared: &Arc<Shared>, id: TxId) -> Self {
-        Self { shared: shared.clone(), id, moved: shared.awaited.register(id) }
+        Self { shared: shared.clone(), id, hurried: None, moved: shared.awaited.register(id) }
+    }
+
+    /// The same for a hash, before the transaction is stored: whoever reads the lane's queue then knows that it is waited for.
+    pub(crate) fn hurrying(shared: &Arc<Shared>, lane: LaneId, id: TxId) -> Self {
+        shared.awaited.hurry(lane, id);
+        let moved = shared.awaited.register(id);
+        Self { shared: shared.clone(), id, hurried: Some(lane), moved }
     }
 
     pub(crate) fn id(&self) -> TxId {
@@ -50,6 +59,9 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.moved.close();
         self.shared.awaited.sweep(self.id);
+        if let Some(lane) = self.hurried {
+            self.shared.awaited.calm(lane, self.id);
+        }
     }
 }
 

@@ -321,7 +321,7 @@ impl Handle {
                 return known.map(Box::new).map(Pending::Known).ok_or(error);
             }
         }
-        let listening = submission.at_once.map(|_| Listening::to(&self.shared, id));
+        let listening = submission.at_once.map(|_| Listening::hurrying(&self.shared, new.lane, id));
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
         Ok(Pending::Written { id, answer: answer.map_err(not_written)?, listening })
     }

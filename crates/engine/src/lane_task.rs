@@ -192,6 +192,7 @@ async fn run_once(
         {
             return ended;
         }
+        lives.forget_untaken(&lane);
         if is_news {
             // What this view brought is on disk: others may be shown it.
             shared.directory.took(id, view.as_deref(), lane.shown_count());

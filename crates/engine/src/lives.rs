@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use landfall_core::journal::{Entry, NewEntry, state_after};
-use landfall_core::lane::{LaneEvent, Loaded};
+use landfall_core::lane::{Lane, LaneEvent, Loaded};
 use landfall_core::ports::store::{LaneCommit, LaneRecord};
 use landfall_core::transaction::{ReasonCode, Transaction, TxState};
 use landfall_core::{ChainId, Millis, TxId};
@@ -66,12 +66,14 @@ pub(crate) struct Lives {
     known: BTreeMap<TxId, Life>,
     /// Those that ended since the last load of waiting ones: one that is under way may still show them.
     ended: BTreeSet<TxId>,
+    /// Those that were handed over, and that the lane may not have taken.
+    handed_over: Vec<TxId>,
 }
 
 impl Lives {
     pub(crate) fn of(record: &LaneRecord) -> Self {
         let known = record.bound.iter().map(|tx| (tx.id, Life::of(tx))).collect();
-        Self { chain: record.lane.chain, known, ended: BTreeSet::new() }
+        Self { chain: record.lane.chain, known, ended: BTreeSet::new(), handed_over: Vec::new() }
     }
 
     /// Before the lane takes these.
@@ -80,6 +82,7 @@ impl Lives {
             if let LaneEvent::Admitted(txs) = event {
                 for tx in txs.iter().filter(|tx| !self.ended.contains(&tx.id)) {
                     self.known.entry(tx.id).or_insert_with(|| Life::of(tx));
+                    self.handed_over.push(tx.id);
                 }
             }
             if let LaneEvent::Loaded(Loaded { waiting, mentioned, .. }) = event {
@@ -91,6 +94,18 @@ impl Lives {
                 for tx in new {
                     self.known.entry(tx.id).or_insert_with(|| Life::of(tx));
                 }
+            }
+        }
+    }
+
+    /// After a turn: forgets those that the lane did not take. They stay in the store, and a load shows them again.
+    pub(crate) fn forget_untaken(&mut self, lane: &Lane) {
+        if self.handed_over.is_empty() || lane.is_loading() {
+            return;
+        }
+        for id in std::mem::take(&mut self.handed_over) {
+            if !lane.knows(id) {
+                self.known.remove(&id);
             }
         }
     }
@@ -186,6 +201,8 @@ mod tests {
 
     use super::*;
 
+    /// So many handed over ones a lane takes.
+    const TAKEN_AT_MOST: usize = 2_000;
     const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
     const HASH: TxHash = TxHash(B256::repeat_byte(1));
     const BLOCK: BlockRef = BlockRef { number: 3, hash: B256::repeat_byte(2) };
@@ -306,6 +323,30 @@ mod tests {
         lives.facts(&commit(9_000, None, [done]));
         lives.take(&[LaneEvent::Admitted(vec![tx()])]);
         assert!(lives.known.is_empty());
+    }
+
+    #[test]
+    fn what_a_lane_leaves_in_the_store_is_not_remembered() {
+        let full = u64::try_from(TAKEN_AT_MOST).unwrap();
+        let mut lives = Lives::of(&record(Vec::new()));
+        let settings = Arc::new(landfall_core::settings::LaneSettings::default());
+        let mut lane = Lane::load(record(Vec::new()), settings, Millis(0));
+        // As after the first load, which finds nothing.
+        lane.plan(Millis(0));
+        lane.apply(vec![LaneEvent::Loaded(Loaded { asked: 10, ..Loaded::default() })], Millis(0));
+        for n in 0..3 * full {
+            let tx = Transaction {
+                id: TxId::new(Millis(n), 1),
+                order: QueueOrder(i64::try_from(n).unwrap()),
+                ..tx()
+            };
+            let events = vec![LaneEvent::Admitted(vec![tx])];
+            lives.take(&events);
+            lane.apply(events, Millis(0));
+            lives.forget_untaken(&lane);
+        }
+        assert!(lives.known.len() <= TAKEN_AT_MOST && lives.handed_over.is_empty(), "{}", lives.known.len());
+        assert!(lives.known.contains_key(&TxId::new(Millis(0), 1)), "the first one was taken");
     }
 
     #[test]

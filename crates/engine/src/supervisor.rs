@@ -121,7 +121,8 @@ impl Shared {
         for tx in txs {
             of_lanes.entry(tx.lane).or_default().push(tx);
         }
-        let alone = self.parts.store.is_alone();
+        let live = self.session_is_live();
+        let alone = live && self.parts.store.is_alone();
         if !of_lanes.is_empty() && self.was_alone.swap(alone, Ordering::AcqRel) != alone {
             // What another process stored before it went may not be known here: from here on nobody looks for it.
             self.directory.mailboxes().iter().for_each(|mailbox| mailbox.wake_for_txs());
@@ -129,7 +130,13 @@ impl Shared {
         for (lane, txs) in of_lanes {
             match self.directory.mailbox(lane) {
                 Some(mailbox) if alone => mailbox.admitted(txs.into_iter().cloned().collect()),
-                Some(mailbox) => mailbox.wake_for_txs(),
+                Some(mailbox) => {
+                    mailbox.wake_for_txs();
+                    if !live {
+                        // What still runs here is another's by now.
+                        self.parts.store.announce(lane);
+                    }
+                }
                 None => self.work_for(lane),
             }
         }

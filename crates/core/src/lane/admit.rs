@@ -11,6 +11,8 @@
 //! Where one process alone writes the store, it hands over what it stores, so that it need not be read back. That is taken
 //! only while everything that waits is in memory: otherwise others wait before it, and it is read with them.
 
+use std::time::Duration;
+
 use super::check::needs_approval;
 use super::window::MOST_AHEAD;
 use super::{Action, Lane, Loaded, Plan, Prep, Waiting, back_off};
@@ -20,6 +22,9 @@ use crate::{Millis, QueueOrder, TxId};
 
 /// With so many in memory the queue is not read for news, however wide the window: reading it costs time for each of them.
 const ENOUGH: u64 = 1_000;
+
+/// The pause between two readings of commands where there are more than one reading shows.
+const NEXT_COMMANDS_AFTER: Duration = Duration::from_millis(20);
 
 /// Where the preparation of a content begins: at the end, where nothing has to be found out.
 pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
@@ -75,6 +80,11 @@ impl Lane {
         }
         let came = std::mem::take(&mut self.load.came);
         self.take_admitted(came);
+        if loaded.more_commands {
+            self.load.news = true;
+            // Those that take long stay in the store, and are read each time.
+            self.load.not_before = now.after(NEXT_COMMANDS_AFTER);
+        }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
         self.take_commands(commands.collect(), reach, now);
     }
@@ -107,8 +117,14 @@ impl Lane {
     }
 
     /// It waits here, or has a slot.
-    fn knows(&self, id: TxId) -> bool {
+    pub fn knows(&self, id: TxId) -> bool {
         self.bound.contains_key(&id) || self.waiting.contains(id)
+    }
+
+    /// The store is being read: what is handed over meanwhile is taken with what was read, or left to be read.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        self.load.running
     }
 
     pub(super) fn load_failed(&mut self, now: Millis) {

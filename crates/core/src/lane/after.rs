@@ -125,8 +125,10 @@ impl Lane {
             let status = statuses.iter().find(|(of, _)| of == id).map(|(_, status)| status);
             let standing = status.map(|status| Standing {
                 state: status.state,
+                // What is in a block may be the no-op of one that ends, or of one that is to be checked anew.
                 landed: status.receipt.as_ref().is_some_and(|receipt| receipt.success)
-                    && status.ending.is_none(),
+                    && status.ending.is_none()
+                    && !status.rechecking,
             });
             let Some(followed) = self.followed.get_mut(id) else { continue };
             if followed.status != standing {

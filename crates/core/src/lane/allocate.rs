@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use alloy_primitives::U256;
 
+use super::admit::first_prep;
 use super::budget::worst_fee;
 use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
 use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
@@ -82,7 +83,7 @@ impl Lane {
 
     /// Reserves slots before signing: bound, without bytes, and committed before the signer is asked.
     pub(super) fn reserve(&mut self, now: Millis) {
-        if self.hold().is_some() {
+        if self.hold().is_some() || self.awaits_prices() {
             return;
         }
         for (slot, candidate) in self.matched() {
@@ -196,10 +197,14 @@ impl Lane {
     pub(super) fn unreserve(&mut self, id: TxId, now: Millis) {
         let Some(mut tx) = self.bound.remove(&id) else { return };
         if let Some(slot) = tx.status.slot.take() {
+            if tx.takes_two_slots() {
+                self.free_second_slot(slot);
+            }
             self.give_back(slot, id, now);
         }
         self.changes.tx(&mut tx, now);
-        self.waiting.add(tx, Prep::New);
+        let prep = first_prep(&tx, &self.settings);
+        self.waiting.add(tx, prep);
     }
 
     /// Slots that may be handed out now.

@@ -7,11 +7,11 @@
 
 use alloy_primitives::U256;
 
-use super::{Lane, SlotRecord};
+use super::{Lane, Prep, SlotRecord};
 use crate::attempt::Draft;
 use crate::fees::Fees;
 use crate::view::Receipt;
-use crate::{Gas, Millis, Wei};
+use crate::{Gas, Millis, Slot, Wei};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -61,22 +61,40 @@ impl Lane {
     /// tomorrow: somebody else takes the slot, or a no-op does, which is always allowed.
     pub(super) fn give_back_dear(&mut self, now: Millis) {
         let (Some(mut left), Some(view)) = (self.budget_left(), self.live_view()) else { return };
-        let mut dear = Vec::new();
         for slot in self.unsigned_slots() {
             let Some(record) = self.slots.get(&slot) else { continue };
             let Some(draft) = self.first_draft(slot, record, &view).filter(|draft| !draft.no_op) else {
                 continue;
             };
-            let more = draft_fee(&draft).saturating_sub(slot_fee(record));
-            if more > left {
-                dear.extend(draft.tx);
-            } else {
-                left = left.saturating_sub(more);
+            let (before, fee) = (slot_fee(record), draft_fee(&draft));
+            // What is kept for it now is free for others, if not for itself.
+            left = left.saturating_add(before);
+            if fee <= left {
+                left -= fee;
+                if fee != before
+                    && let Some(record) = self.slots.get_mut(&slot)
+                {
+                    record.work.signing_fee = fee;
+                }
+            } else if let Some(id) = draft.tx {
+                self.unreserve(id, now);
+                // An estimate may fail today what it passed yesterday; it is only asked again where each content is checked.
+                if !self.settings.checks {
+                    self.waiting.set_prep(id, Prep::Ready { gas: draft.gas });
+                }
             }
         }
-        for id in dear {
-            self.unreserve(id, now);
-        }
+    }
+
+    /// There is a budget, and the price of a reserved slot is not known yet (its estimate went with a restart): what is left may be
+    /// its own.
+    pub(super) fn awaits_prices(&self) -> bool {
+        let Some(view) = self.live_view().filter(|_| self.settings.max_spend_per_day.is_some()) else { return false };
+        let is_priced = |slot: &Slot| {
+            let record = self.slots.get(slot);
+            record.is_none_or(|record| self.first_draft(*slot, record, &view).is_some())
+        };
+        !self.unsigned_slots().iter().all(is_priced)
     }
 
     /// A dearer attempt for a slot would go beyond the budget.

@@ -124,6 +124,8 @@ pub struct Loaded {
     pub asked: u32,
     /// Commands that were not applied yet.
     pub commands: Vec<Command>,
+    /// The store may have more of them.
+    pub more_commands: bool,
     /// The transactions that the commands are about, wherever they stand in the queue.
     pub mentioned: Vec<Transaction>,
 }

@@ -21,7 +21,7 @@ use crate::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, TxHash, Wei};
 
 pub(super) use chain::ModelChain;
 pub(super) use play::{Ask, Fault, Step, World};
-pub(super) use store::ModelStore;
+pub(super) use store::{COMMANDS, ModelStore};
 
 pub(super) const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
 

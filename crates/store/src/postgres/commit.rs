@@ -47,9 +47,9 @@ pub(super) const LEAVE: &str = "UPDATE tx SET phase = 0, slot = NULL WHERE ord =
 
 pub(super) const UPDATE: &str =
     "UPDATE tx SET phase = u.phase, state = u.state, ended = u.ended, slot = u.slot, status = u.status
-     FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::text[])
-        AS u (ord, phase, state, ended, slot, status)
-     WHERE tx.ord = u.ord";
+     FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::text[], $7::uuid[])
+        AS u (ord, phase, state, ended, slot, status, id)
+     WHERE tx.ord = u.ord AND tx.id = u.id";
 
 pub(super) const ATTEMPTS: &str =
     "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
@@ -260,6 +260,7 @@ pub(super) fn next_version(commit: &LaneCommit) -> LaneVersion {
 
 /// A change to one row.
 struct Change<'a> {
+    id: TxId,
     place: Place,
     status: &'a Status,
     phase: Phase,
@@ -298,6 +299,7 @@ struct TxColumns {
     ended: Vec<Option<i16>>,
     slots: Vec<Option<i64>>,
     statuses: Vec<String>,
+    ids: Vec<Uuid>,
 }
 
 #[derive(Default)]
@@ -373,6 +375,7 @@ impl<'a> Rows<'a> {
             self.txs.ended.push(ended_code(change.status.state));
             self.txs.slots.push(change.slot);
             self.txs.statuses.push(status);
+            self.txs.ids.push(change.id.0);
         }
         for (hint, text) in commit.hints.iter().zip(hints) {
             self.hints.insert((lane, bits(hint.slot.0), i64::from(hint.ordinal)), (index, text));
@@ -431,11 +434,11 @@ impl<'a> Rows<'a> {
 
     /// False if one of them is not where it was remembered to be.
     pub(super) async fn update_txs(&self, db: &ClientWrapper, statement: &Statement) -> Result<bool, Error> {
-        let TxColumns { ords, phases, states, ended, slots, statuses } = &self.txs;
+        let TxColumns { ords, phases, states, ended, slots, statuses, ids } = &self.txs;
         if ords.is_empty() {
             return Ok(true);
         }
-        let updated = db.execute(statement, &[ords, phases, states, ended, slots, statuses]).await?;
+        let updated = db.execute(statement, &[ords, phases, states, ended, slots, statuses, ids]).await?;
         Ok(usize::try_from(updated).is_ok_and(|updated| updated == ords.len()))
     }
 
@@ -545,7 +548,7 @@ fn changes<'a>(commit: &'a LaneCommit, lane: i64, places: &Places) -> Result<Vec
         if place.phase == phase_code(Phase::Done) && !stays {
             return Err(Fault::Refused(rules::has_ended(id)));
         }
-        changes.push(Change { place, status, phase, slot });
+        changes.push(Change { id, place, status, phase, slot });
     }
     Ok(changes)
 }

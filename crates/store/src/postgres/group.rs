@@ -302,7 +302,8 @@ async fn body<'g>(
     let numbers: Vec<i64> =
         work.lanes.iter().filter_map(|(_, commit)| lanes.get(&commit.lane).copied()).collect();
     let (named, known) = named(store, work, &lanes);
-    let namespace_of: [Value<'_>; 1] = [&namespace];
+    let session = store.known.session();
+    let others_of: [Value<'_>; 2] = [&namespace, &session];
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
     // Sent at once; the server does them in this order.
@@ -310,7 +311,7 @@ async fn body<'g>(
         biased;
         async { if let Some(begin) = &begin { db.batch_execute(begin).await } else { Ok(()) } },
         inserts.insert(db, &prepared.insert, namespace),
-        some(db, &prepared.alone, news.is_empty(), &namespace_of),
+        some(db, &prepared.alone, news.is_empty(), &others_of),
         Stayed::rows(db, &prepared.stayed, namespace, &news),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use landfall_core::TxId;
 use landfall_core::ports::store::LaneCommit;
+use landfall_core::{SessionId, TxId};
+use uuid::Uuid;
 
 use super::commit::{self, Place};
 use super::rows::bits;
 
-/// How many transactions of a lane are remembered: more than are under way at once.
-const PLACES: usize = 65_536;
+/// How many transactions are remembered, of all lanes together: more than are under way at once. With more, all are looked up anew. A
+/// lane that has gone to another node leaves its transactions behind, and those that are still handed over here are added to them.
+const PLACES: usize = 131_072;
 
 /// Where a lane's transactions are; those that are not here have to be looked up.
 pub(super) type OfLane = HashMap<TxId, Place>;
@@ -27,8 +29,25 @@ struct Remembered {
 }
 
 #[derive(Default)]
+struct Lanes {
+    by_number: BTreeMap<i64, Remembered>,
+    /// How many transactions they have together.
+    places: usize,
+}
+
+impl Lanes {
+    fn forget_all_if_too_many(&mut self) {
+        if self.places > PLACES {
+            *self = Self::default();
+        }
+    }
+}
+
+#[derive(Default)]
 pub(super) struct Known {
-    lanes: Mutex<BTreeMap<i64, Remembered>>,
+    lanes: Mutex<Lanes>,
+    /// The session that was opened last from here; one that nobody has before that.
+    session: Mutex<Uuid>,
     alone: AtomicBool,
 }
 
@@ -40,28 +59,39 @@ pub(super) struct Learned<'g> {
 }
 
 impl Known {
-    fn lanes(&self) -> MutexGuard<'_, BTreeMap<i64, Remembered>> {
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This process is about to have this session.
+    pub(super) fn opens(&self, session: SessionId) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session.0;
+    }
+
+    pub(super) fn session(&self) -> Uuid {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes out what is true for a commit that passes its fence. What is admitted meanwhile is gathered for the version which it makes.
     pub(super) fn take(&self, lane: i64, commit: &LaneCommit) -> OfLane {
         let (token, version) = (bits(commit.token.0), bits(commit::next_version(commit).0));
-        let remembered = self.lanes().insert(lane, Remembered { token, version, places: OfLane::new() });
-        let fits = |known: &Remembered| known.token == token && known.version == bits(commit.version.0);
-        remembered.filter(fits).map(|known| known.places).unwrap_or_default()
+        let mut lanes = self.lanes();
+        let new = Remembered { token, version, places: OfLane::new() };
+        let Some(known) = lanes.by_number.insert(lane, new) else { return OfLane::new() };
+        lanes.places -= known.places.len();
+        let fits = known.token == token && known.version == bits(commit.version.0);
+        if fits { known.places } else { OfLane::new() }
     }
 
     /// These are about to be committed as waiting. Nobody hears of them before, so that nothing newer can be known of one.
     pub(super) fn admitted(&self, admitted: &[(i64, TxId, Place)]) {
         let mut lanes = self.lanes();
         for (lane, id, place) in admitted {
-            let Some(known) = lanes.get_mut(lane) else { continue };
+            let Some(known) = lanes.by_number.get_mut(lane) else { continue };
             // One that was tried before, and not committed, had another number.
-            if known.places.remove(id).is_some() || known.places.len() < PLACES {
-                known.places.insert(*id, *place);
-            }
+            lanes.places += usize::from(known.places.insert(*id, *place).is_none());
         }
+        lanes.forget_all_if_too_many();
     }
 
     /// The transaction is committed.
@@ -69,13 +99,17 @@ impl Known {
         let mut lanes = self.lanes();
         for (lane, commit, mut places) in learned.lanes {
             let (token, version) = (bits(commit.token.0), bits(commit::next_version(commit).0));
-            let Some(known) = lanes.get_mut(&lane) else { continue };
-            if (known.token, known.version) != (token, version) || places.len() > PLACES {
+            let Some(known) = lanes.by_number.get_mut(&lane) else { continue };
+            if (known.token, known.version) != (token, version) {
                 continue;
             }
+            let before = known.places.len();
             places.extend(known.places.drain());
             known.places = places;
+            let after = known.places.len();
+            lanes.places = lanes.places - before + after;
         }
+        lanes.forget_all_if_too_many();
         drop(lanes);
         if let Some(alone) = learned.alone {
             self.alone.store(alone, Ordering::Release);

@@ -17,9 +17,9 @@ use super::moved_in;
 use super::rows::{self, bits, number};
 use crate::rules;
 
-/// No more than one process of the namespace has a session that lives.
-pub(super) const ALONE: &str =
-    "SELECT count(*) <= 1 FROM session WHERE namespace = $1 AND ends_at > clock_timestamp()";
+/// No other process of the namespace has a session that lives.
+pub(super) const ALONE: &str = "SELECT NOT EXISTS (SELECT 1 FROM session
+     WHERE namespace = $1 AND id <> $2 AND ends_at > clock_timestamp())";
 
 /// Begins a session, without leases.
 pub(super) async fn open_session(

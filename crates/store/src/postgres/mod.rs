@@ -167,6 +167,7 @@ impl Log for Postgres {
 impl Leases for Postgres {
     async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error> {
         let node: Arc<str> = node.into();
+        self.inner.known.opens(session);
         run!(self, "open a session", |db, inner, node| leases::open_session(
             db,
             inner.namespace,

@@ -75,6 +75,11 @@ fn together(side: &mut WriteSide, group: &[Write]) -> Result<Vec<Answer>, Failur
 }
 
 fn one_by_one(side: &mut WriteSide, group: &[Write]) -> Result<Vec<Answer>, WriteError> {
+    // What was stored before a failure of the whole is rolled back with it.
+    savepoints(side, group).inspect_err(|_| side.known.clear())
+}
+
+fn savepoints(side: &mut WriteSide, group: &[Write]) -> Result<Vec<Answer>, WriteError> {
     let WriteSide { db, namespace, known, .. } = side;
     let mut open = begin(db)?;
     let mut answers = Answers::new(group);

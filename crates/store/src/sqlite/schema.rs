@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_ended.sql"),
     include_str!("migrations/0006_closed.sql"),
     include_str!("migrations/0007_together.sql"),
+    include_str!("migrations/0008_by_age.sql"),
 ];
 
 /// The version this program writes.

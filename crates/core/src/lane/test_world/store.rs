@@ -13,6 +13,9 @@ use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction, TxState};
 use crate::{CommandId, LaneVersion, Millis, QueueOrder, Slot, Token, TxId};
 
+/// At most this many commands are shown at once.
+pub(in super::super) const COMMANDS: usize = 8;
+
 #[derive(Debug, Default)]
 pub(in super::super) struct ModelStore {
     pub(in super::super) token: Token,
@@ -80,11 +83,11 @@ impl ModelStore {
         let mut waiting: Vec<_> = self.txs.values().filter(|tx| tx.is_waiting()).cloned().collect();
         waiting.sort_by_key(|tx| tx.order);
         waiting.truncate(limit as usize);
-        let commands: Vec<Command> =
-            self.commands.iter().filter(|(_, done)| !done).map(|(command, _)| command.clone()).collect();
+        let open = self.commands.iter().filter(|(_, done)| !done).map(|(command, _)| command.clone());
+        let commands: Vec<Command> = open.take(COMMANDS).collect();
         let mentioned =
             commands.iter().filter_map(|command| self.txs.get(&command.kind.tx()?).cloned()).collect();
-        Loaded { waiting, asked: limit, commands, mentioned }
+        Loaded { waiting, asked: limit, more_commands: commands.len() == COMMANDS, commands, mentioned }
     }
 
     /// All of it, or nothing if the lane has another owner or moved on.

@@ -1,9 +1,10 @@
 use super::super::test_world::{Fault, Step, World, payment, payment_with_gas};
 use super::{Kind, remote, settings, world};
-use crate::TxId;
+use crate::{Slot, TxId};
 use crate::lane::LaneEvent;
 use crate::ports::store::CommandKind;
-use crate::request::{After, AfterState, OnFailure, Options, Payload};
+use crate::request::{After, AfterState, OnFailure, OnReorg, Options, Payload};
+use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState};
 
 impl World {
@@ -81,6 +82,30 @@ fn mined_is_enough_where_it_was_asked_for_and_counts_only_while_it_lasts() {
     world.block();
     world.moved(first);
     assert_eq!(world.slot_of(follower), Some(6));
+}
+
+#[test]
+fn the_no_op_of_one_that_is_to_be_checked_anew_is_not_what_was_waited_for() {
+    let mut world = World::new(LaneSettings { watch_depth: 8, ..settings() }, 2);
+    world.chain.deep = 6;
+    world.show(0, true);
+    let options = Options { on_reorg: OnReorg::Cancel, ..Options::default() };
+    let first = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.block();
+    world.chain.reorg(1, false, 1, world.desk.now);
+    world.show(0, true);
+    world.rest();
+    let follower = world.follow(payment_with_gas(2), first, AfterState::Mined, OnFailure::Cancel);
+    world.block();
+    world.moved(first);
+    assert!(world.attempts(5)[1].no_op);
+    assert_eq!(world.chain.count(), Slot(6));
+    assert!(world.desk.lane.is_behind(world.desk.store.tx(follower)), "only a no-op has landed");
+    world.calm_down(60);
+    let slots = [first, follower].map(|id| world.desk.store.tx(id).status.slot);
+    assert!(slots[0] < slots[1], "{slots:?}");
+    assert_eq!(world.desk.store.state(follower), TxState::Confirmed);
 }
 
 #[test]

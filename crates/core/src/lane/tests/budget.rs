@@ -108,6 +108,25 @@ fn a_slot_that_was_reserved_before_the_market_rose_is_given_back_if_it_is_beyond
 }
 
 #[test]
+fn after_a_crash_nobody_takes_what_a_reserved_slot_needs_of_the_budget() {
+    let mut world = world(LaneSettings { reserve_before_signing: true, ..budget_of(1) });
+    let ids = [1, 2].map(|value| world.submit_as(payment_with_gas(value), Options::default()));
+    while world.started(Kind::Load) {
+        world.carry(Kind::Load, Fault::None);
+    }
+    world.show(0, true);
+    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), None], "the budget is for one");
+    world.play(Step::Crash);
+    while world.started(Kind::Load) {
+        world.carry(Kind::Load, Fault::None);
+    }
+    world.show(0, true);
+    world.rest();
+    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), None]);
+    assert!(!world.attempts(5)[0].no_op);
+}
+
+#[test]
 fn what_is_above_a_slot_that_was_given_back_for_its_price_lands() {
     let (mut world, ids) = reserved(30, &[600_000, 21_000]);
     assert_eq!((world.slot_of(ids[0]), world.slot_of(ids[1])), (None, Some(6)));

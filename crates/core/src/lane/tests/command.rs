@@ -1,6 +1,6 @@
-use super::super::test_world::{Fault, Step, payment};
+use super::super::test_world::{COMMANDS, Fault, Step, payment};
 use super::{Kind, remote, settings, world};
-use crate::lane::Hold;
+use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
 use crate::request::Options;
 use crate::settings::LaneSettings;
@@ -187,4 +187,22 @@ fn a_reserved_slot_that_a_stranger_took_holds_and_a_resume_sends_its_transaction
     world.command(CommandKind::Resume);
     world.rest();
     assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(6), TxState::Broadcast));
+}
+
+#[test]
+fn commands_that_one_reading_does_not_show_are_read_by_the_next_without_a_word() {
+    let mut world = world(settings());
+    world.play(Step::Pause);
+    let ids: Vec<_> = (0..3 * COMMANDS).map(|_| world.submit()).collect();
+    world.rest();
+    for tx in &ids {
+        world.desk.store.command(CommandKind::Cancel { tx: *tx }, world.desk.now);
+    }
+    // However many there are, their lane hears of them once.
+    world.turn(vec![LaneEvent::Work]);
+    for _ in 0..ids.len() {
+        world.rest();
+        world.wait(20);
+    }
+    assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Cancelled));
 }

@@ -86,6 +86,23 @@ fn a_reservation_that_is_given_back_gives_both_slots_back() {
 }
 
 #[test]
+fn a_reservation_whose_content_is_replaced_gives_both_slots_back() {
+    let mut world = world(remote());
+    let id = world.delegate();
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.slot_of(id), Some(5));
+    world.replace(id, 3);
+    world.rest();
+    let next = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(5), "neither of its two slots was left behind");
+    world.finalise();
+    assert_eq!(world.slot_of(next), Some(6), "its new content uses up one");
+    world.finalise();
+    assert!([id, next].iter().all(|id| world.desk.store.state(*id) == TxState::Confirmed));
+}
+
+#[test]
 fn after_a_crash_the_second_slot_is_still_kept() {
     let mut world = world(settings());
     let id = world.delegate();

@@ -14,7 +14,7 @@ use crate::sqlite::readers::Look;
 use crate::sqlite::rows::{self, bits, column, number};
 use crate::sqlite::scope::find_lane;
 
-/// The open attempts of lane `?1`, whose `closed` is `?2`: by the table's own order, and those that are apart.
+/// The open attempts of lane `?1`, whose `closed` is `?2`: in the order of their slots, and those that are apart.
 const IN_ORDER: &str = "attempt.lane = ?1 AND attempt.slot >= ?2 AND attempt.open = 1";
 const IS_APART: &str = "attempt.lane = ?1 AND attempt.apart = 1 AND attempt.open = 1";
 
