@@ -102,6 +102,9 @@ impl Lane {
 
     /// Who gets which slot now.
     fn matched(&self) -> Vec<(Slot, Candidate)> {
+        if !self.waiting.has_ready() {
+            return Vec::new();
+        }
         let Free { mut returned, mut new } = self.free_slots();
         let has_new = !new.is_empty();
         let free = usize::try_from(new.end - new.start).unwrap_or(usize::MAX).saturating_add(returned.len());

@@ -89,7 +89,9 @@ impl Lane {
     /// There is a budget, and the price of a reserved slot is not known yet (its estimate went with a restart): what is left may be
     /// its own.
     pub(super) fn awaits_prices(&self) -> bool {
-        let Some(view) = self.live_view().filter(|_| self.settings.max_spend_per_day.is_some()) else { return false };
+        let Some(view) = self.live_view().filter(|_| self.settings.max_spend_per_day.is_some()) else {
+            return false;
+        };
         let is_priced = |slot: &Slot| {
             let record = self.slots.get(slot);
             record.is_none_or(|record| self.first_draft(*slot, record, &view).is_some())

@@ -119,6 +119,11 @@ impl Queue {
         self.ready.range((Bound::Unbounded, end)).filter_map(|place| self.at(place))
     }
 
+    /// A slot can be given to one of them.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Those about which something has to be found out, oldest first.
     pub(super) fn unready(&self) -> impl Iterator<Item = (Place, &Waiting)> {
         self.unready.iter().filter_map(|place| Some((*place, self.at(place)?)))

@@ -116,8 +116,77 @@ impl Known {
         }
     }
 
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        let lanes = self.lanes();
+        let counted = lanes.by_number.values().map(|known| known.places.len()).sum();
+        assert_eq!(lanes.places, counted);
+        counted
+    }
+
     /// When something was last admitted from here, no other process had a session: nobody else stores anything.
     pub(super) fn is_alone(&self) -> bool {
         self.alone.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_core::ports::store::LaneRow;
+    use landfall_core::{Account, ChainId, LaneId, LaneVersion, Millis, Token};
+
+    use super::*;
+
+    fn commit(version: u64) -> LaneCommit {
+        LaneCommit {
+            lane: LaneId { chain: ChainId(1), signer: Account(alloy_primitives::Address::ZERO) },
+            token: Token(1),
+            version: LaneVersion(version),
+            row: LaneRow::default(),
+            txs: Vec::new(),
+            attempts: Vec::new(),
+            hints: Vec::new(),
+            closed: Vec::new(),
+            journal: Vec::new(),
+            commands_done: Vec::new(),
+        }
+    }
+
+    fn admitted(lane: i64, from: u64, count: u64) -> Vec<(i64, TxId, Place)> {
+        (from..from + count).map(|n| (lane, TxId::new(Millis(n), 1), Place::admitted(1))).collect()
+    }
+
+    fn learned<'g>(lane: i64, commit: &'g LaneCommit, places: OfLane) -> Learned<'g> {
+        Learned { lanes: vec![(lane, commit, places)], alone: None }
+    }
+
+    #[test]
+    fn what_was_admitted_is_known_to_the_next_commit_of_its_version_and_to_no_other() {
+        let known = Known::default();
+        let (first, second) = (commit(1), commit(2));
+        let places = known.take(7, &first);
+        known.admitted(&admitted(7, 0, 3));
+        known.learn(learned(7, &first, places));
+        assert_eq!(known.take(7, &second).len(), 3);
+        assert_eq!(known.remembered(), 0, "it is taken out until that commit is done");
+        assert!(known.take(7, &second).is_empty(), "it failed, and is tried again");
+    }
+
+    #[test]
+    fn a_lane_that_went_to_another_node_does_not_fill_the_memory() {
+        let known = Known::default();
+        let stays = commit(1);
+        let places = known.take(1, &stays);
+        known.learn(learned(1, &stays, places));
+        for lane in 2..6 {
+            known.take(lane, &commit(1));
+        }
+        let most = PLACES as u64;
+        for n in 0..4 * most / 1_000 {
+            let lane = 2 + i64::try_from(n % 4).unwrap();
+            known.admitted(&admitted(lane, n * 1_000, 1_000));
+            assert!(known.remembered() <= PLACES);
+        }
+        assert!(known.take(1, &commit(2)).is_empty(), "what is forgotten is looked up");
     }
 }

@@ -1,11 +1,11 @@
 use super::super::test_world::{Fault, Step, World, payment, payment_with_gas};
 use super::{Kind, remote, settings, world};
-use crate::{Slot, TxId};
 use crate::lane::LaneEvent;
 use crate::ports::store::CommandKind;
 use crate::request::{After, AfterState, OnFailure, OnReorg, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState};
+use crate::{Slot, TxId};
 
 impl World {
     fn follow(&mut self, payload: Payload, tx: TxId, state: AfterState, on_failure: OnFailure) -> TxId {
