@@ -57,7 +57,7 @@ pub(super) fn write(
         page.push_str("```\n\n");
     }
     page.push_str("## Settings that are not the defaults\n\n");
-    for one in measured.iter().filter(|one| one.case.part == Part::Throughput) {
+    for one in &measured {
         if let Some(run) = one.runs.first() {
             page.push_str(&format!(
                 "- {}: `{}`; durability: {}\n",
@@ -70,10 +70,12 @@ pub(super) fn write(
     page
 }
 
-const HOW: &str = "Medians of the runs. `landed_per_s` counts from the first request to the last final state in the journal (finality 2, \
-a block every 250 ms). `sign` and `store` are what one thread signs and what the store commits (three rows a transaction, fenced, groups \
+const HOW: &str = "Medians of the runs. `landed_per_s` counts from the first request until the store says that everything is final (finality 2, \
+a block every 250 ms); `final` is by the times in the journal, from acceptance, and `accept` by request. Every transaction names its gas, so nothing is \
+estimated. `sign` and `store` are what one thread signs and what the store commits (three rows a transaction, fenced, groups \
 of 1,024), measured in the same run before the load; the shares are of `landed_per_s`. Requests and methods are those that the chain was \
-asked, per transaction. CPU seconds are for the whole run.\n\n";
+asked, per transaction. Rows are what commits hand to the store. CPU seconds are for the whole run, of several servers together; memory is the most that \
+a server ever had. What PostgreSQL uses is told where it can be seen.\n\n";
 
 /// Columns: a heading, where the number is, and digits behind the point.
 const COLUMNS: &[(&str, &str, usize)] = &[
@@ -91,6 +93,7 @@ const COLUMNS: &[(&str, &str, usize)] = &[
     ("requests", "rpc_requests_per_tx", 4),
     ("methods", "rpc_methods_per_tx", 3),
     ("CPU s server", "cpu_s.server", 1),
+    ("PostgreSQL", "cpu_s.postgres", 1),
     ("chain", "cpu_s.chain", 1),
     ("load", "cpu_s.load", 1),
     ("MB server", "rss_mb.server", 0),

@@ -57,7 +57,7 @@ pub(crate) struct Bench {
     /// How many transactions of a lane may be out at once [default: 10000; on an anvil 4000 over all lanes].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) window: Option<u64>,
-    /// Draw accepted, sent and final over time into this SVG file.
+    /// Draw accepted, sent and final over time into this SVG file [default: landfall-bench.svg; with --json none]
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Measure instead the server's memory with this many waiting, and how quickly it takes in more.

@@ -182,6 +182,12 @@ impl Rig {
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&node.config_file).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // Settings of whoever runs this are not the run's.
+        for name in std::env::vars_os().map(|(name, _)| name) {
+            if name.to_string_lossy().starts_with("LANDFALL_") && name != "LANDFALL_LOG" {
+                command.env_remove(name);
+            }
+        }
         for (n, account) in dev_accounts().enumerate() {
             command.env(key_name(n), account.key.to_string());
         }

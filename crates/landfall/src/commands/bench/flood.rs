@@ -20,9 +20,11 @@ use landfall_devchain::{DevAccount, Mining, dev_accounts};
 use serde_json::{Value, json};
 
 use super::super::rig::{Ground, Rig};
+use super::history::History;
 use super::load::{Loader, Plan};
 use super::report::{median, round};
-use super::{progress, site, verdict};
+use super::store::Opened;
+use super::{progress, settings, site, verdict};
 use crate::cli::Bench;
 use crate::commands::dev_keys;
 use crate::output;
@@ -46,15 +48,16 @@ pub(super) async fn run(args: &Bench) -> Result<ExitCode> {
     bar.set_message("signing");
     let signed = sign(&args).await?;
     let (mut flood, mut landfall) = (Vec::new(), Vec::new());
-    let mut none_lost = true;
+    let (mut none_lost, mut told) = (true, Value::Null);
     for _ in 0..args.runs {
         bar.set_message("a bare flood");
         flood.push(flooded_per_s(&path, &args, &signed).await?);
         bar.inc(1);
         bar.set_message("Landfall");
-        let (per_s, all) = landed_per_s(&path, &args).await?;
-        landfall.push(per_s);
-        none_lost &= all;
+        let landed = landed_per_s(&path, &args).await?;
+        landfall.push(landed.per_s);
+        none_lost &= landed.once;
+        told = json!([landed.settings, landed.durability]);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -76,6 +79,8 @@ pub(super) async fn run(args: &Bench) -> Result<ExitCode> {
         "each_flood_per_s": flood_each,
         "each_landed_per_s": landfall_each,
         "landed_once": none_lost,
+        "settings": told[0],
+        "durability": told[1],
     }));
     Ok(verdict(none_lost))
 }
@@ -192,13 +197,20 @@ async fn flood(node: &Node, requests: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// The same work by Landfall; and whether its own record says that each is confirmed.
-async fn landed_per_s(path: &Path, args: &Bench) -> Result<(f64, bool)> {
+struct Landed {
+    per_s: f64,
+    once: bool,
+    settings: Value,
+    durability: String,
+}
+
+/// The same work by Landfall.
+async fn landed_per_s(path: &Path, args: &Bench) -> Result<Landed> {
     let node = start(path).await?;
     let mut settings = site::settings(args, CHAIN_ID, &node.url)?;
     settings.max_fee_gwei = MAX_FEE_GWEI * 2;
     let ground = Ground { store: args.postgres().map(str::to_owned), nodes: 1, started: true };
-    let rig = Rig::start_on(ground, settings, usize::try_from(args.signers)?).await?;
+    let mut rig = Rig::start_on(ground, settings, usize::try_from(args.signers)?).await?;
     let plan = Plan {
         urls: rig.urls().map(str::to_owned).collect(),
         chain_id: CHAIN_ID,
@@ -221,6 +233,11 @@ async fn landed_per_s(path: &Path, args: &Bench) -> Result<(f64, bool)> {
         }
     };
     tokio::time::timeout(site::LIMIT, finished).await.context("Landfall did not finish")?;
-    // Every one of ours ended, and the accounts have used exactly as many nonces.
-    Ok((per_s, node.landed(&accounts).await? == args.count))
+    // Each is confirmed by its own record, and the accounts have used exactly as many nonces.
+    let used = node.landed(&accounts).await?;
+    let durability = site::durability(&mut rig).await?;
+    let opened = Opened::open(rig.config()).await?;
+    let confirmed = History::read(opened.store().as_ref()).await?.confirmed;
+    let settings = settings::changed(rig.config());
+    Ok(Landed { per_s, once: used == args.count && confirmed == args.count, settings, durability })
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::load::Loader;
 use super::report::round;
-use super::site::Site;
-use super::{progress, verdict};
+use super::site::{self, Site};
+use super::{progress, settings, verdict};
 use crate::cli::{Bench, BenchMode};
 use crate::output;
 use crate::system::moment;
@@ -28,7 +28,7 @@ pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
     let args = Bench { signers: lanes, count: lanes, mode: BenchMode::Batch, ..args.clone() };
     let bar = progress(&args, lanes);
     bar.set_message("one transaction in each lane");
-    let site = Site::start(&args, true).await?;
+    let mut site = Site::start(&args, true).await?;
     Loader::prepare(&site.plan(&args, 0, lanes)).await?.go().await?;
     site.finish(lanes, |landed| bar.set_position(landed)).await?;
     bar.set_message("doing nothing");
@@ -44,9 +44,12 @@ pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
     let idle = watch(&site, WATCHED, lanes).await?;
     bar.finish_and_clear();
     let once = site.chain.landed_once(0..lanes).await?;
+    let settings = settings::changed(site.rig.config());
     let mut result = json!({
         "scenario": "idle",
         "store": args.store_name(),
+        "settings": settings,
+        "durability": site::durability(&mut site.rig).await?,
         "lanes": lanes,
         "held": held,
         "landed_once": once,
@@ -69,8 +72,8 @@ async fn watch(site: &Site, time: Duration, lanes: u64) -> Result<Value> {
     Ok(json!({
         "lanes_running": running,
         "seconds": round(seconds, 1),
-        "cpu_share": round(after.server.since(before.server).cpu_s / seconds, 4),
-        "rss_mb": round(after.server.now_mb, 1),
+        "cpu_share": round(after.server().since(before.server()).cpu_s / seconds, 4),
+        "rss_mb": round(after.server().now_mb, 1),
         "rpc_requests_per_s": round(per_s(after.traffic.requests, before.traffic.requests), 2),
         "rpc_methods_per_s": round(methods, 2),
         "rpc_methods_per_lane_and_s": round(methods / lanes as f64, 4),

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `process` | processes of ours, and what a process uses |
+//! | `process`, `database` | processes of ours, and what a process or a database uses |
 //! | `chain`, `load`, `http` | the bench chain and the load, each a process |
 //! | `site`, `store`, `settings` | what a run happens on, and with which settings |
 //! | `limits`, `rows` | what signing and the store allow |
@@ -14,6 +14,7 @@
 //! transaction landed once. While a run is going on, the servers are asked nothing else.
 
 mod chain;
+mod database;
 mod flood;
 mod history;
 mod http;
@@ -30,6 +31,7 @@ mod settings;
 mod site;
 mod store;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -45,6 +47,9 @@ use load::Loader;
 use report::Run;
 use site::Site;
 use store::Opened;
+
+/// Where the plot goes if nobody says where.
+const PLOT: &str = "landfall-bench.svg";
 
 pub(crate) async fn run(args: &Bench) -> Result<ExitCode> {
     if args.failover {
@@ -90,7 +95,7 @@ async fn throughput(args: &Bench) -> Result<ExitCode> {
     let before = site.read().await?;
     bar.set_message("landing");
     let seen = |landed: u64| bar.set_position(landed.min(args.count));
-    let (loaded, ()) = tokio::try_join!(loader.go(), site.finish(args.count, seen))?;
+    let (loaded, ended_ms) = tokio::try_join!(loader.go(), site.finish(args.count, seen))?;
     let after = site.read().await?;
     bar.set_message("checking");
     let landed_once = site.chain.landed_once(0..args.count).await?;
@@ -110,6 +115,7 @@ async fn throughput(args: &Bench) -> Result<ExitCode> {
         before,
         after,
         loaded,
+        ended_ms,
         history,
         store_bytes,
         durability,
@@ -117,7 +123,8 @@ async fn throughput(args: &Bench) -> Result<ExitCode> {
         landed_once,
     };
     run.print();
-    if let Some(file) = &args.plot {
+    let unasked = (!args.json).then(|| PathBuf::from(PLOT));
+    if let Some(file) = args.plot.clone().or(unasked) {
         let title = format!(
             "{} transactions, {} signers, {}, {}",
             args.count,
@@ -125,8 +132,11 @@ async fn throughput(args: &Bench) -> Result<ExitCode> {
             args.store_name(),
             args.mode.name()
         );
-        std::fs::write(file, plot::draw(&title, run.loaded.begun_ms, &run.history))
+        std::fs::write(&file, plot::draw(&title, run.loaded.begun_ms, &run.history))
             .with_context(|| format!("the plot {} cannot be written", file.display()))?;
+        if !args.json {
+            println!("accepted, sent and final over time: {}", file.display());
+        }
     }
     Ok(verdict(landed_once))
 }

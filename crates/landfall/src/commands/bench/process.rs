@@ -85,6 +85,21 @@ impl Usage {
         Self::of(&id.to_string())
     }
 
+    /// Of a process that shares most of its memory with others: of what they share, its part.
+    pub(super) fn sharing(id: u32) -> Self {
+        let shares = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
+        let part = shares.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let kilobytes = part.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0.0);
+        let now_mb = kilobytes / 1_024.0;
+        Self { now_mb, peak_mb: now_mb, ..Self::of_id(id) }
+    }
+
+    /// The same, with the time of those that it started and that have ended.
+    pub(super) fn with_ended(id: u32) -> Self {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        Self { cpu_s: seconds(&stat, 4), ..Self::sharing(id) }
+    }
+
     /// What was used between an earlier look and this one.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self { cpu_s: self.cpu_s - earlier.cpu_s, ..self }
@@ -100,12 +115,18 @@ impl Usage {
     }
 }
 
-/// User and system time of a line of /proc/…/stat. Linux counts in hundredths for every program.
+/// User and system time of a line of /proc/…/stat.
 fn cpu_seconds(stat: &str) -> f64 {
+    seconds(stat, 2)
+}
+
+/// The first so many of its times: user, system, and both of its children that have ended. Linux counts in hundredths
+/// for every program.
+fn seconds(stat: &str, times: usize) -> f64 {
     const TICKS_PER_S: f64 = 100.0;
     // The second field is a name in brackets, which may hold anything.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
-    let ticks = rest.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    let ticks = rest.split_whitespace().skip(11).take(times).filter_map(|field| field.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS_PER_S
 }
 
@@ -117,6 +138,8 @@ mod tests {
     fn cpu_time_is_found_behind_any_name() {
         let stat = "12 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 100";
         assert!((cpu_seconds(stat) - 2.0).abs() < f64::EPSILON);
+        let with_children = "12 (a) S 1 2 3 4 5 6 7 8 9 10 150 50 30 20 20 0 1 0 100";
+        assert!((seconds(with_children, 4) - 2.5).abs() < f64::EPSILON);
         assert!(cpu_seconds("").abs() < f64::EPSILON);
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::history::History;
 use super::load::Loaded;
+use super::process::Usage;
 use super::site::{BLOCK, FINALITY, Reading};
 use crate::cli::Bench;
 use crate::output;
@@ -16,6 +17,8 @@ pub(super) struct Run<'a> {
     pub(super) before: Reading,
     pub(super) after: Reading,
     pub(super) loaded: Loaded,
+    /// When the store had the last final state.
+    pub(super) ended_ms: u64,
     pub(super) history: History,
     pub(super) store_bytes: u64,
     pub(super) durability: String,
@@ -24,10 +27,9 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// First request to last final state.
+    /// First request to last final state in the store, as a look at the store found it.
     fn landed_per_s(&self) -> f64 {
-        let last = self.history.final_ms.last().copied().unwrap_or(self.loaded.begun_ms);
-        let ms = last.saturating_sub(self.loaded.begun_ms).max(1);
+        let ms = self.ended_ms.saturating_sub(self.loaded.begun_ms).max(1);
         self.history.final_ms.len() as f64 * 1_000.0 / ms as f64
     }
 
@@ -35,7 +37,10 @@ impl Run<'_> {
         let count = self.args.count as f64;
         let landed = self.landed_per_s();
         let (before, after) = (&self.before, &self.after);
-        let server = after.server.since(before.server);
+        let server = after.server().since(before.server());
+        let each = after.servers.iter().zip(&before.servers).map(|(after, before)| after.since(*before));
+        let each: Vec<Usage> = each.collect();
+        let database = after.database.zip(before.database).map(|(after, before)| after.since(before));
         let chain = after.chain.since(before.chain);
         let load = self.loaded.usage;
         let per_tx = |now: u64, then: u64| round((now - then) as f64 / count, 4);
@@ -63,11 +68,15 @@ impl Run<'_> {
             "requests_repeated": self.loaded.again,
             "cpu_s": {
                 "server": round(server.cpu_s, 2),
+                "each_server": each.iter().map(|one| round(one.cpu_s, 2)).collect::<Vec<_>>(),
+                "postgres": database.map(|used| round(used.cpu_s, 2)),
                 "chain": round(chain.cpu_s, 2),
                 "load": round(load.cpu_s, 2),
             },
             "rss_mb": {
                 "server": round(server.peak_mb, 1),
+                "each_server": each.iter().map(|one| round(one.peak_mb, 1)).collect::<Vec<_>>(),
+                "postgres": database.map(|used| round(used.now_mb, 1)),
                 "chain": round(chain.peak_mb, 1),
                 "load": round(load.peak_mb, 1),
             },
@@ -122,9 +131,11 @@ const ROWS: &[(&str, &str)] = &[
     ("final_p50_ms", "ms"),
     ("final_p99_ms", "ms"),
     ("cpu_s.server", "s"),
+    ("cpu_s.postgres", "s"),
     ("cpu_s.chain", "s"),
     ("cpu_s.load", "s"),
     ("rss_mb.server", "MB"),
+    ("rss_mb.postgres", "MB"),
     ("rss_mb.chain", "MB"),
     ("rss_mb.load", "MB"),
     ("store_bytes_per_tx", "bytes"),

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::load::Loader;
 use super::report::round;
-use super::site::Site;
-use super::{progress, verdict};
+use super::site::{self, Site};
+use super::{progress, settings, verdict};
 use crate::cli::Bench;
 use crate::output;
 use crate::system::moment;
@@ -33,9 +33,12 @@ pub(super) async fn run(args: &Bench, count: u64) -> Result<ExitCode> {
     finished?;
     let once = site.chain.landed_once(0..count).await?;
     bar.finish_and_clear();
+    let settings = settings::changed(site.rig.config());
     output::json(&json!({
         "scenario": "restart",
         "store": args.store_name(),
+        "settings": settings,
+        "durability": site::durability(&mut site.rig).await?,
         "signers": args.signers,
         "count": count,
         "unfinished": unfinished,

@@ -15,7 +15,7 @@ use super::report::{median, round};
 use super::rows::{GROUP, Rows};
 use super::site::{self, Site};
 use super::store::Opened;
-use super::{progress, verdict};
+use super::{progress, settings, verdict};
 use crate::cli::{Bench, BenchMode};
 use crate::output;
 use crate::system::SystemClock;
@@ -74,14 +74,8 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
         next += measured;
     }
     let after = memory(&site.rig);
-    let known = match full {
-        Full::Waiting(_) => site.rig.unfinished().await.context("the server does not answer")?,
-        Full::Finished(_) => wanted,
-    };
-    let kept = match full {
-        Full::Waiting(_) => known == next,
-        Full::Finished(_) => true,
-    };
+    // Everything that was handed over waits, since the lanes are paused.
+    let kept = site.rig.unfinished().await.context("the server does not answer")? == next;
     bar.finish_and_clear();
     let (empty, beside) = (median(empty), median(beside));
     let result = json!({
@@ -98,6 +92,8 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
         "admitted_per_s": { "empty": round(empty, 0), "full": round(beside, 0) },
         "full_to_empty": round(beside / empty, 3),
         "none_lost": kept,
+        "settings": settings::changed(site.rig.config()),
+        "durability": site::durability(&mut site.rig).await?,
     });
     output::json(&result);
     Ok(verdict(kept))

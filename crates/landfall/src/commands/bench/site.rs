@@ -4,32 +4,41 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use landfall_chain::spec::Finality;
+use landfall_core::ports::clock::Clock as _;
 use landfall_devchain::Traffic;
 
 use super::super::rig::{Ground, Rig};
 use super::chain::BenchChainHandle;
+use super::database;
 use super::load::Plan;
 use super::process::Usage;
+use super::store::Opened;
 use crate::cli::{Bench, BenchMode};
 use crate::config::Chain;
+use crate::system::SystemClock;
 
 pub(super) const BLOCK: Duration = Duration::from_millis(250);
 pub(super) const FINALITY: u64 = 2;
 const POLL_MS: u64 = 50;
+/// How often the servers are asked at the end whether everything is final.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long everything of a run may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(1_800);
 
 pub(super) struct Site {
     pub(super) chain: BenchChainHandle,
     pub(super) rig: Rig,
+    postgres: Option<String>,
     http: reqwest::Client,
 }
 
 /// What was used and done up to a moment.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
-    pub(super) server: Usage,
+    /// Of each server.
+    pub(super) servers: Vec<Usage>,
     pub(super) chain: Usage,
+    pub(super) database: Option<Usage>,
     pub(super) traffic: Traffic,
     /// Of the stores' commits: how many, and how many rows they touched.
     pub(super) commits: f64,
@@ -41,7 +50,9 @@ impl Site {
     pub(super) async fn start(args: &Bench, started: bool) -> Result<Self> {
         let chain = BenchChainHandle::start(BLOCK, args.window()).await?;
         let rig = rig(args, &chain, usize::try_from(args.nodes)?, started).await?;
-        Ok(Self { chain, rig, http: reqwest::Client::builder().no_proxy().build()? })
+        let (postgres, http) =
+            (args.postgres().map(str::to_owned), reqwest::Client::builder().no_proxy().build()?);
+        Ok(Self { chain, rig, postgres, http })
     }
 
     /// The load of a run on these servers.
@@ -65,22 +76,23 @@ impl Site {
     }
 
     pub(super) async fn read(&self) -> Result<Reading> {
-        let server = self.rig.process_ids().into_iter().map(Usage::of_id);
         let pages = self.pages().await?;
         let sum = |name: &str| pages.iter().map(|page| metric(page, name)).sum();
         let (commits, rows) =
             (sum("landfall_store_commit_rows_count"), sum("landfall_store_commit_rows_sum"));
         Ok(Reading {
-            server: server.fold(Usage::default(), Usage::and),
+            servers: self.rig.process_ids().into_iter().map(Usage::of_id).collect(),
             chain: self.chain.usage()?,
+            database: database::usage(self.postgres.as_deref()).await,
             traffic: self.chain.traffic().await?,
             commits,
             rows,
         })
     }
 
-    /// Waits until the chain has so many transactions and no lane has work left. `seen` is told how far it is.
-    pub(super) async fn finish(&self, count: u64, mut seen: impl FnMut(u64)) -> Result<()> {
+    /// Waits until the chain has so many transactions and, as the store says, no lane has work left: when that was, in Unix
+    /// milliseconds. `seen` is told how far it is.
+    pub(super) async fn finish(&self, count: u64, mut seen: impl FnMut(u64)) -> Result<u64> {
         let wait = async {
             loop {
                 let landed = self.chain.stats().await?.tx_count;
@@ -94,9 +106,9 @@ impl Site {
             loop {
                 let begun = crate::system::moment();
                 if self.rig.unfinished().await == Some(0) {
-                    return Ok(());
+                    return Ok(SystemClock.now().0);
                 }
-                tokio::time::sleep((begun.elapsed() * 5).max(Duration::from_millis(50))).await;
+                tokio::time::sleep((begun.elapsed() * 5).max(LOOK_EVERY)).await;
             }
         };
         tokio::time::timeout(LIMIT, wait).await.with_context(|| {
@@ -106,6 +118,19 @@ impl Site {
             )
         })?
     }
+}
+
+impl Reading {
+    /// What all servers use together.
+    pub(super) fn server(&self) -> Usage {
+        self.servers.iter().copied().fold(Usage::default(), Usage::and)
+    }
+}
+
+/// What an acknowledged commit means. The servers are stopped for that.
+pub(super) async fn durability(rig: &mut Rig) -> Result<String> {
+    rig.stop_all().await?;
+    Opened::open(rig.config()).await?.durability().await
 }
 
 /// Servers on a chain.
