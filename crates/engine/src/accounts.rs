@@ -5,8 +5,7 @@
 //! | a lane that was just loaded | at once |
 //! | one whose transaction is in a new block | at that block |
 //! | one that waits for something or has something out | at a new head, a second after the last time |
-//! | one whose transactions are all in blocks | at a new head, ten seconds after the last time |
-//! | one at rest | not before it has something to do |
+//! | any other | at a new head, ten seconds after the last time |
 //! | every lane | when the chain went over to another fork, or a stretch of it was not followed |
 //!
 //! Of those that are not asked about the last answer stands. So what is asked grows with the work, not with the lanes,
@@ -24,7 +23,7 @@ use landfall_core::{Account, Millis, Slot, Wei};
 use crate::directory::Pace;
 
 const BUSY_EVERY: Duration = Duration::from_secs(1);
-const SETTLING_EVERY: Duration = Duration::from_secs(10);
+const OTHERS_EVERY: Duration = Duration::from_secs(10);
 const CODE_EVERY: Duration = Duration::from_secs(60);
 /// Of an account that has something mined all the time.
 const CODE_WHEN_MINED_EVERY: Duration = Duration::from_secs(5);
@@ -145,8 +144,7 @@ impl Known {
     fn is_old(&self, pace: Pace, look: &Look) -> bool {
         let every = match pace {
             Pace::Busy => BUSY_EVERY,
-            Pace::Settling => SETTLING_EVERY,
-            Pace::Resting => return false,
+            Pace::Settling | Pace::Resting => OTHERS_EVERY,
         };
         self.head != look.head && look.now.since(self.asked_at) >= every
     }
@@ -227,8 +225,7 @@ mod tests {
             (Case::new(1, 1, Busy), true, "a second ago"),
             (Case::new(1, 1, Settling), false, "nothing can change its count but a stranger"),
             (Case::new(1, 9, Resting), false, "at rest"),
-            (Case::new(1, 100, Resting), false, "at rest for long"),
-            (Case::new(1, 100, Busy), true, "at rest for long, and now it has work"),
+            (Case::new(1, 10, Resting), true, "at rest for long"),
             (Case::new(1, 10, Settling), true, "in blocks for long"),
             (Case { mined: true, ..Case::new(1, 0, Resting) }, true, "it is in a block"),
             (Case { uncounted: true, ..Case::new(0, 0, Resting) }, true, "it was loaded again"),

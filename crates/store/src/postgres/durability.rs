@@ -1,4 +1,4 @@
-//! What an acknowledged commit means, as a connection of ours says it itself, and how large everything is.
+//! What an acknowledged commit means, as a connection of ours says it itself, how large everything is, and who serves us.
 
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::Error;
@@ -16,6 +16,11 @@ impl Postgres {
     pub async fn bytes(&self) -> Result<u64, Error> {
         self.inner.connections.run("read its size", |db| Box::pin(size(db))).await
     }
+
+    /// The process of the server that a connection of ours speaks to, by its number on the server's machine.
+    pub async fn process(&self) -> Result<u32, Error> {
+        self.inner.connections.run("read its process", |db| Box::pin(process(db))).await
+    }
 }
 
 async fn read(db: &ClientWrapper) -> Result<String, Fault> {
@@ -23,6 +28,11 @@ async fn read(db: &ClientWrapper) -> Result<String, Fault> {
                  || ', fsync=' || current_setting('fsync')
                  || ', full_page_writes=' || current_setting('full_page_writes')";
     Ok(db.query_one(sql, &[]).await?.try_get(0)?)
+}
+
+async fn process(db: &ClientWrapper) -> Result<u32, Fault> {
+    let id: i32 = db.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
+    Ok(id.unsigned_abs())
 }
 
 async fn size(db: &ClientWrapper) -> Result<u64, Fault> {

@@ -2,20 +2,21 @@
 
 use std::fs;
 
-use tokio_postgres::NoTls;
+use anyhow::Result;
 
 use super::process::Usage;
+use super::store::Opened;
+use crate::config::Config;
 
 /// None where there is no database, or it runs on another machine, or its processes cannot be seen.
-pub(super) async fn usage(url: Option<&str>) -> Option<Usage> {
-    let (client, connection) = tokio_postgres::connect(url?, NoTls).await.ok()?;
-    let talking = tokio::spawn(connection);
-    let own: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.ok()?.try_get(0).ok()?;
-    let used = used(u32::try_from(own).ok()?);
-    drop(client);
-    // It ends with the client.
-    talking.await.ok()?.ok()?;
-    used
+pub(super) async fn usage(config: &Config) -> Result<Option<Usage>> {
+    if !config.store.is_postgres() {
+        return Ok(None);
+    }
+    match Opened::open(config).await? {
+        Opened::Postgres(store) => Ok(used(store.process().await?)),
+        Opened::Sqlite(_) => Ok(None),
+    }
 }
 
 fn used(backend: u32) -> Option<Usage> {

@@ -28,7 +28,6 @@ pub(super) const LIMIT: Duration = Duration::from_secs(1_800);
 pub(super) struct Site {
     pub(super) chain: BenchChainHandle,
     pub(super) rig: Rig,
-    postgres: Option<String>,
     http: reqwest::Client,
 }
 
@@ -50,9 +49,7 @@ impl Site {
     pub(super) async fn start(args: &Bench, started: bool) -> Result<Self> {
         let chain = BenchChainHandle::start(BLOCK, args.window()).await?;
         let rig = rig(args, &chain, usize::try_from(args.nodes)?, started).await?;
-        let (postgres, http) =
-            (args.postgres().map(str::to_owned), reqwest::Client::builder().no_proxy().build()?);
-        Ok(Self { chain, rig, postgres, http })
+        Ok(Self { chain, rig, http: reqwest::Client::builder().no_proxy().build()? })
     }
 
     /// The load of a run on these servers.
@@ -83,7 +80,7 @@ impl Site {
         Ok(Reading {
             servers: self.rig.process_ids().into_iter().map(Usage::of_id).collect(),
             chain: self.chain.usage()?,
-            database: database::usage(self.postgres.as_deref()).await,
+            database: database::usage(self.rig.config()).await?,
             traffic: self.chain.traffic().await?,
             commits,
             rows,
