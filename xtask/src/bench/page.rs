@@ -70,7 +70,7 @@ pub(super) fn write(
     page
 }
 
-const HOW: &str = "Medians of the runs. `landed_per_s` counts from the first request until the store says that everything is final (finality 2, \
+const HOW: &str = "Medians of the runs. `landed_per_s` counts from the first request until everything is stored as final (finality 2, \
 a block every 250 ms); `final` is by the times in the journal, from acceptance, and `accept` by request. Every transaction names its gas, so nothing is \
 estimated. `sign` and `store` are what one thread signs and what the store commits (three rows a transaction, fenced, groups \
 of 1,024), measured in the same run before the load; the shares are of `landed_per_s`. Requests and methods are those that the chain was \

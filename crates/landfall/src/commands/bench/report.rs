@@ -27,7 +27,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// First request to last final state in the store, as a look at the store found it.
+    /// First request to last final state in the store.
     fn landed_per_s(&self) -> f64 {
         let ms = self.ended_ms.saturating_sub(self.loaded.begun_ms).max(1);
         self.history.final_ms.len() as f64 * 1_000.0 / ms as f64
