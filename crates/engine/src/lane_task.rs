@@ -154,7 +154,9 @@ async fn run_once(
     let mut idle_since: Option<Millis> = None;
     loop {
         let now = parts.clock.now();
-        let limit = wake_at.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
+        // One at rest is next given back, or found by whoever looks for lanes with work.
+        let longest = idle_since.map_or(LONGEST_SLEEP, |since| parts.timings.idle.saturating_sub(now.since(since)));
+        let limit = wake_at.map_or(longest, |at| at.since(now)).min(longest);
         let mail = mailbox.take(limit).await;
         if !shared.session_is_live() {
             return Ended::Lost;

@@ -51,7 +51,7 @@ pub(crate) struct Bench {
     /// How many transactions go in one request, in batch mode.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) batch: u64,
-    /// How many connections the load keeps open [default: 8 in batch mode, 64 in single mode, 256 in rpc mode].
+    /// How many connections the load keeps open [default: 16 in batch mode, 64 in single mode, 256 in rpc mode].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     pub(crate) connections: Option<u64>,
     /// How many transactions of a lane may be out at once [default: 10000; on an anvil 4000 over all lanes].
@@ -112,7 +112,7 @@ impl Bench {
 
     pub(crate) fn connections(&self) -> u64 {
         self.connections.unwrap_or(match self.mode {
-            BenchMode::Batch => 8,
+            BenchMode::Batch => 16,
             BenchMode::Single => 64,
             BenchMode::Rpc => 256,
         })

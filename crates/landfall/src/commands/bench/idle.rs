@@ -16,9 +16,9 @@ use crate::output;
 use crate::system::moment;
 
 /// After the last work, so that what belongs to it is over.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(2);
 /// Leases are kept for longer than both together.
-const WATCHED_HELD: Duration = Duration::from_secs(10);
+const WATCHED_HELD: Duration = Duration::from_secs(5);
 const WATCHED: Duration = Duration::from_secs(30);
 /// How long lanes may take to be given back.
 const GIVEN_BACK: Duration = Duration::from_secs(120);
