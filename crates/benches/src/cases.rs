@@ -9,6 +9,9 @@ pub const IN_FLIGHT: u64 = 1_000;
 /// How many come in and land with each block of a lane that is busy all the time.
 pub const PER_BLOCK: u64 = 10;
 
+/// How many wait in a lane that hands out no slots: more than are held in memory.
+pub const BACKLOG: u64 = 5_000;
+
 /// A piece of the hot path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
@@ -16,6 +19,8 @@ pub enum Case {
     LaneLife,
     /// A block for a lane of 1,000 in flight: ten come in, ten land.
     LaneSteady,
+    /// Ten more for a paused lane with a long queue.
+    LaneBacklog,
     /// Drafts into what a key signs.
     Preimage,
     /// Signatures of a key in this process.
@@ -29,9 +34,10 @@ pub enum Case {
 }
 
 impl Case {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LaneLife,
         Self::LaneSteady,
+        Self::LaneBacklog,
         Self::Preimage,
         Self::Sign,
         Self::Seal,
@@ -44,6 +50,7 @@ impl Case {
         match self {
             Self::LaneLife => "lane-life",
             Self::LaneSteady => "lane-steady",
+            Self::LaneBacklog => "lane-backlog",
             Self::Preimage => "preimage",
             Self::Sign => "sign",
             Self::Seal => "seal",
@@ -67,6 +74,7 @@ impl Case {
         match self {
             Self::LaneLife => 1,
             Self::LaneSteady => 4,
+            Self::LaneBacklog => 16,
             Self::Preimage | Self::Seal | Self::Classify | Self::Submission => 16,
             Self::Sign => 4,
         }
@@ -77,7 +85,7 @@ impl Case {
     pub fn per_round(self) -> u64 {
         match self {
             Self::LaneLife => IN_FLIGHT,
-            Self::LaneSteady => PER_BLOCK,
+            Self::LaneSteady | Self::LaneBacklog => PER_BLOCK,
             Self::Preimage | Self::Sign | Self::Seal => signing::BATCH as u64,
             Self::Classify => texts::SAMPLES.len() as u64,
             Self::Submission => body::SAMPLES.len() as u64,
@@ -106,6 +114,10 @@ impl Case {
             Self::LaneSteady => {
                 let mut desk = lane::Desk::filled(IN_FLIGHT)?;
                 Box::new(move || desk.block_of(PER_BLOCK))
+            }
+            Self::LaneBacklog => {
+                let mut desk = lane::Desk::backlog(BACKLOG)?;
+                Box::new(move || desk.admit(PER_BLOCK))
             }
             Self::Preimage => {
                 let bench = signing::Bench::new()?;

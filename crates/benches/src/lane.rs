@@ -70,16 +70,35 @@ pub struct Desk {
 impl Desk {
     /// A lane in which that many transactions were sent, and none is in a block.
     pub fn filled(in_flight: u64) -> Result<Self> {
+        let mut desk = Self::new(in_flight, LaneRow::default())?;
+        desk.admit(in_flight)?;
+        if desk.pool.len() as u64 != in_flight {
+            bail!("{} of {in_flight} transactions were sent", desk.pool.len());
+        }
+        Ok(desk)
+    }
+
+    /// A paused lane for which that many wait in the store.
+    pub fn backlog(waiting: u64) -> Result<Self> {
+        let mut desk = Self::new(waiting, LaneRow { paused: true, ..LaneRow::default() })?;
+        desk.admit(waiting)?;
+        if desk.bound > 0 || desk.lane.counts().waiting == 0 {
+            bail!("the lane should hold some and bind none: {:?}", desk.lane.counts());
+        }
+        Ok(desk)
+    }
+
+    fn new(max_in_flight: u64, row: LaneRow) -> Result<Self> {
         let settings = LaneSettings {
             finality: Finality::Blocks(FINALITY),
-            max_in_flight: in_flight,
+            max_in_flight,
             ..LaneSettings::default()
         };
         let record = LaneRecord {
             lane: LANE,
             token: Token(1),
             version: LaneVersion(0),
-            row: LaneRow::default(),
+            row,
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
@@ -98,10 +117,6 @@ impl Desk {
         };
         let view = desk.view();
         desk.happen(LaneEvent::Chain { view, receipts: Vec::new() })?;
-        desk.admit(in_flight)?;
-        if desk.pool.len() as u64 != in_flight {
-            bail!("{} of {in_flight} transactions were sent", desk.pool.len());
-        }
         Ok(desk)
     }
 
@@ -116,7 +131,8 @@ impl Desk {
         Ok(())
     }
 
-    fn admit(&mut self, transactions: u64) -> Result<()> {
+    /// That many come in.
+    pub fn admit(&mut self, transactions: u64) -> Result<()> {
         self.admitted += transactions;
         self.happen(LaneEvent::Work)
     }

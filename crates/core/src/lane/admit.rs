@@ -36,6 +36,9 @@ pub(super) fn first_prep(tx: &Transaction, settings: &LaneSettings) -> Prep {
 
 impl Lane {
     pub(super) fn plan_load(&mut self, plan: &mut Plan, now: Millis) {
+        if self.waiting.take_changed() || self.slots.looks_at_all() {
+            self.load.enough_with = None;
+        }
         if self.load.running || !(self.load.news || self.load.more) {
             return;
         }
@@ -43,7 +46,7 @@ impl Lane {
         let here = self.waiting.unsigned() as u64;
         // Few are counted as held up without a look at each: it only makes the load reach further.
         let few = ahead.min(ENOUGH);
-        let held_up = if here < few { here } else { self.held_up() };
+        let held_up = if here < few { here } else { self.held_up(few) };
         let enough = here - held_up >= few && !self.cancelling_all;
         let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
         if enough && !self.load.news {
@@ -145,11 +148,18 @@ impl Lane {
         Some(waiting)
     }
 
-    /// How many are not being signed and cannot have a slot for now, for reasons of their own.
-    fn held_up(&self) -> u64 {
-        let funds = self.funds_left();
+    /// How many are not being signed and cannot have a slot for now, for reasons of their own. A long queue is not counted
+    /// again in every turn: where enough could have one, that holds until one of them, the chain or the account changes.
+    fn held_up(&mut self, enough: u64) -> u64 {
+        let means = self.means();
+        if self.load.enough_with == Some(means) {
+            return 0;
+        }
         let unready = self.waiting.unready().map(|(_, waiting)| waiting);
-        self.waiting.ready(None).chain(unready).filter(|waiting| self.is_held_up(waiting, funds)).count()
-            as u64
+        let waiting = self.waiting.ready(None).chain(unready);
+        let held_up = waiting.filter(|waiting| self.is_held_up(waiting, &means)).count() as u64;
+        let free = self.waiting.unsigned() as u64 - held_up;
+        self.load.enough_with = (free >= enough).then_some(means);
+        held_up
     }
 }

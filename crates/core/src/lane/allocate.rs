@@ -12,7 +12,7 @@ use alloy_primitives::U256;
 use super::admit::first_prep;
 use super::budget::worst_fee;
 use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
-use super::{Hold, Lane, Plan, Prep, SlotRecord, Tentative, Waiting};
+use super::{Hold, Lane, Means, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Attempt, Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
@@ -289,7 +289,7 @@ impl Lane {
     }
 
     /// Cannot have a slot for now, for a reason of its own: others go first.
-    pub(super) fn is_held_up(&self, waiting: &Waiting, funds: Option<U256>) -> bool {
+    pub(super) fn is_held_up(&self, waiting: &Waiting, means: &Means) -> bool {
         let retried = match waiting.prep() {
             Prep::Retry { .. } => true,
             Prep::Running { tries } => *tries > 0,
@@ -299,16 +299,8 @@ impl Lane {
             || waiting.tx.status.state == TxState::AwaitingApproval
             || self.is_behind(&waiting.tx)
             || self.is_priced_out(&waiting.tx)
-            || self.lacks_funds(waiting, funds).is_some()
-            || self.waits_for_budget(waiting).is_some()
-    }
-
-    /// Ready, and its fee is beyond today's budget: the sentence.
-    pub(super) fn waits_for_budget(&self, waiting: &Waiting) -> Option<String> {
-        let Prep::Ready { gas } = *waiting.prep() else { return None };
-        let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
-        let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-        self.over_budget(worst_fee(&fees, gas))
+            || self.lacks_funds(waiting, means.funds).is_some()
+            || self.lacks_budget(waiting, means.budget).is_some()
     }
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
@@ -362,9 +354,9 @@ impl Lane {
         let coming = self.load.news || self.load.more || self.load.running;
         let wanted = match self.hold() {
             None => {
-                let funds = self.funds_left();
+                let means = self.means();
                 let takes =
-                    |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, funds);
+                    |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, &means);
                 coming || self.waiting.values().any(|waiting| takes(waiting))
             }
             Some(Hold::Paused) => false,

@@ -7,9 +7,9 @@
 
 use alloy_primitives::U256;
 
-use super::{Lane, Prep, SlotRecord};
+use super::{Lane, Means, Prep, SlotRecord, Waiting};
 use crate::attempt::Draft;
-use crate::fees::Fees;
+use crate::fees::{Fees, first_price};
 use crate::view::Receipt;
 use crate::{Gas, Millis, Slot, Wei};
 
@@ -105,13 +105,18 @@ impl Lane {
         self.budget_left().is_some_and(|left| more > left)
     }
 
-    /// The sentence for what waits because of it.
-    pub(super) fn over_budget(&self, fee: U256) -> Option<String> {
-        let left = self.budget_left().filter(|left| fee > *left)?;
-        Some(format!(
-            "its fee may come to {fee} wei, and {left} are left of what this lane may spend today; it goes on when \
-             slots that are out have cost less, or tomorrow (UTC)"
-        ))
+    /// Ready, and its fee is more than what is left of today's budget: how much it needs and how much there is.
+    pub(super) fn lacks_budget(&self, waiting: &Waiting, left: Option<U256>) -> Option<(U256, U256)> {
+        let (Prep::Ready { gas }, Some(left)) = (waiting.prep(), left) else { return None };
+        let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
+        let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
+        let fee = worst_fee(&fees, *gas);
+        (fee > left).then_some((fee, left))
+    }
+
+    /// What may be spent now.
+    pub(super) fn means(&self) -> Means {
+        Means { funds: self.funds_left(), budget: self.budget_left() }
     }
 }
 

@@ -144,7 +144,13 @@ impl Lane {
                     "it needs up to {needs} wei, and the account has {left} left beside what is out; it waits for funds, \
                      others may go first"
                 ),
-                None => self.waits_for_budget(waiting).unwrap_or_else(|| self.explain_ready(tx)),
+                None => match self.lacks_budget(waiting, self.budget_left()) {
+                    Some((needs, left)) => format!(
+                        "its fee may come to {needs} wei, and {left} are left of what this lane may spend today; it goes on \
+                         when slots that are out have cost less, or tomorrow (UTC)"
+                    ),
+                    None => self.explain_ready(tx),
+                },
             },
         }
     }

@@ -353,6 +353,14 @@ pub struct Lane {
     day: u64,
 }
 
+/// What is left to be spent, beside what is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Means {
+    funds: Option<U256>,
+    /// Of today's budget.
+    budget: Option<U256>,
+}
+
 /// Whether the store is being asked for more.
 #[derive(Debug, Default)]
 struct LoadState {
@@ -369,6 +377,8 @@ struct LoadState {
     done: BTreeSet<CommandId>,
     /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
     shown: Option<QueueOrder>,
+    /// So much could be spent when enough in memory could have a slot. None: they have to be counted.
+    enough_with: Option<Means>,
     /// Those that came while a load was running: whether others wait before them is known when it answers.
     came: Vec<Transaction>,
 }

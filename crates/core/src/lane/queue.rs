@@ -41,6 +41,8 @@ pub(super) struct Queue {
     hurried: usize,
     /// How many were to follow another one when they came.
     followers: usize,
+    /// One of them has left or is not what it was; more coming is no such change.
+    changed: bool,
 }
 
 impl Deref for Queue {
@@ -66,6 +68,7 @@ impl Queue {
     pub(super) fn take(&mut self, id: TxId) -> Option<Waiting> {
         let place = (self.orders.remove(&id)?, id);
         let waiting = self.waiting.remove(&place)?;
+        self.changed = true;
         self.hurried -= usize::from(waiting.tx.request.at_once.is_some());
         self.followers -= usize::from(waiting.tx.request.options.after.is_some());
         for set in [&mut self.ready, &mut self.unready, &mut self.fresh] {
@@ -87,11 +90,13 @@ impl Queue {
     }
 
     pub(super) fn by_id_mut(&mut self, id: TxId) -> Option<&mut Waiting> {
+        self.changed = true;
         self.waiting.get_mut(&(*self.orders.get(&id)?, id)).map(Box::as_mut)
     }
 
     pub(super) fn set_prep(&mut self, id: TxId, prep: Prep) {
         let Some(place) = self.orders.get(&id).map(|order| (*order, id)) else { return };
+        self.changed = true;
         self.ready.remove(&place);
         self.unready.remove(&place);
         self.file(place, &prep);
@@ -145,6 +150,11 @@ impl Queue {
     /// How many are not being signed.
     pub(super) fn unsigned(&self) -> usize {
         self.ready.len() + self.unready.len()
+    }
+
+    /// Has one of them left, or become another, since this was last asked?
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// Somebody waits for the hash of one of them.

@@ -47,6 +47,23 @@ fn a_dear_transaction_does_not_block_cheaper_ones() {
     assert_eq!(world.desk.store.tx(dear).status.state, TxState::Accepted);
 }
 
+/// The queue is counted again when less is left.
+#[test]
+fn those_that_cannot_be_paid_any_more_do_not_hide_those_behind_them() {
+    let mut world = world(LaneSettings { max_in_flight: 1, ..settings() });
+    world.fund(ONE * 10);
+    world.submit();
+    world.rest();
+    for _ in 0..6 {
+        world.submit_as(payment_with_gas(ONE * 3), Options::default());
+    }
+    let cheap = world.submit();
+    world.rest();
+    assert!(world.desk.lane.waiting.by_id(cheap).is_none(), "enough are before it");
+    world.fund(ONE * 3);
+    assert!(world.desk.lane.waiting.by_id(cheap).is_some());
+}
+
 #[test]
 fn one_that_would_rather_fail_than_wait_fails_without_a_slot() {
     let mut world = world(settings());

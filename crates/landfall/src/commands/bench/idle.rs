@@ -18,7 +18,7 @@ use crate::system::moment;
 /// After the last work, so that what belongs to it is over.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Leases are kept for longer than both together.
-const WATCHED_HELD: Duration = Duration::from_secs(5);
+const WATCHED_HELD: Duration = Duration::from_secs(4);
 const WATCHED: Duration = Duration::from_secs(30);
 /// How long lanes may take to be given back.
 const GIVEN_BACK: Duration = Duration::from_secs(120);
@@ -34,13 +34,15 @@ pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
     bar.set_message("doing nothing");
     tokio::time::sleep(SETTLE).await;
     let held = watch(&site, WATCHED_HELD, lanes).await?;
-    let given_back = async {
+    let still_held = site.read().await?;
+    let all_given_back = async {
         while site.lanes_running().await? > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(GIVEN_BACK, given_back).await.context("the lanes were not given back")??;
+    tokio::time::timeout(GIVEN_BACK, all_given_back).await.context("the lanes were not given back")??;
+    let given_back = site.read().await?.server().since(still_held.server()).cpu_s;
     let idle = watch(&site, WATCHED, lanes).await?;
     bar.finish_and_clear();
     let once = site.chain.landed_once(0..lanes).await?;
@@ -52,6 +54,7 @@ pub(super) async fn run(args: &Bench, lanes: u64) -> Result<ExitCode> {
         "durability": site::durability(&mut site.rig).await?,
         "lanes": lanes,
         "held": held,
+        "given_back_cpu_s": round(given_back, 2),
         "landed_once": once,
     });
     if let (Value::Object(result), Value::Object(idle)) = (&mut result, idle) {
