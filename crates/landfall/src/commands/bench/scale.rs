@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::super::rig::Rig;
 use super::load::Loader;
-use super::process::Usage;
 use super::report::{median, round};
 use super::rows::{GROUP, Rows};
 use super::site::{self, Site};
@@ -49,7 +48,7 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
         fill_finished(&site, count, &bar).await?;
     }
     site.rig.start_all().await?;
-    let start = memory(&site.rig);
+    let start = site.used();
     pause(&site.rig, site.chain.chain_id).await?;
     let mut next = 0;
     if let Full::Waiting(count) = full {
@@ -61,7 +60,7 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
             bar.set_position(next);
         }
     }
-    let filled = memory(&site.rig);
+    let filled = site.used();
     bar.set_message("taking in more");
     let (mut empty, mut beside) = (Vec::new(), Vec::new());
     let measured = wanted.clamp(FEWEST, MEASURED);
@@ -73,7 +72,7 @@ pub(super) async fn run(args: &Bench, full: Full) -> Result<ExitCode> {
         beside.push(admitted_per_s(site.plan(args, next, measured)).await?);
         next += measured;
     }
-    let after = memory(&site.rig);
+    let after = site.used();
     // Everything that was handed over waits, since the lanes are paused.
     let kept = site.rig.unfinished().await.context("the server does not answer")? == next;
     bar.finish_and_clear();
@@ -129,8 +128,4 @@ async fn admitted_per_s(plan: super::load::Plan) -> Result<f64> {
     let count = plan.count as f64;
     let loaded = Loader::prepare(&plan).await?.go().await?;
     Ok(count / loaded.took_s)
-}
-
-fn memory(rig: &Rig) -> Usage {
-    rig.process_ids().into_iter().map(Usage::of_id).fold(Usage::default(), Usage::and)
 }

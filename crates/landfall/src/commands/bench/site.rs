@@ -83,6 +83,11 @@ impl Site {
         Ok(pages.iter().map(|page| metric(page, "landfall_lanes_running")).sum::<f64>() as u64)
     }
 
+    /// What the servers have used so far, without asking them.
+    pub(super) fn used(&self) -> Usage {
+        self.rig.process_ids().into_iter().map(Usage::of_id).fold(Usage::default(), Usage::and)
+    }
+
     pub(super) async fn read(&self) -> Result<Reading> {
         let pages = self.pages().await?;
         let sum = |name: &str| pages.iter().map(|page| metric(page, name)).sum();
