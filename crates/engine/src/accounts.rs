@@ -9,7 +9,9 @@
 //! | every lane | when the chain went over to another fork, or a stretch of it was not followed |
 //!
 //! Of those that are not asked about the last answer stands. So what is asked grows with the work, not with the lanes,
-//! and what a stranger does with an account is seen a little later than what we do.
+//! and what a stranger does with an account is seen a little later than what we do. A lane at rest is given back before its ten
+//! seconds are over (`Timings::idle`) and asked about when it is loaded again: so it is not asked about without work, and an
+//! answer that a slot is given by is never older than twice that.
 //!
 //! The code is read rarely: it only tells a delegation (EIP-7702), and anyone may carry an account's authorization to the
 //! chain. It is read again now and then, and after something of the account's own was mined, which may have been one.
