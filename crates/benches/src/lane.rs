@@ -89,11 +89,8 @@ impl Desk {
     }
 
     fn new(max_in_flight: u64, row: LaneRow) -> Result<Self> {
-        let settings = LaneSettings {
-            finality: Finality::Blocks(FINALITY),
-            max_in_flight,
-            ..LaneSettings::default()
-        };
+        let settings =
+            LaneSettings { finality: Finality::Blocks(FINALITY), max_in_flight, ..LaneSettings::default() };
         let record = LaneRecord {
             lane: LANE,
             token: Token(1),

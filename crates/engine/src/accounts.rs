@@ -5,13 +5,12 @@
 //! | a lane that was just loaded | at once |
 //! | one whose transaction is in a new block | at that block |
 //! | one that waits for something or has something out | at a new head, a second after the last time |
-//! | any other | at a new head, ten seconds after the last time |
+//! | one whose last are in blocks and not final | at a new head, ten seconds after the last time |
+//! | one at rest | never: it is loaded again when it gets work, if the last answer is older than that |
 //! | every lane | when the chain went over to another fork, or a stretch of it was not followed |
 //!
 //! Of those that are not asked about the last answer stands. So what is asked grows with the work, not with the lanes,
-//! and what a stranger does with an account is seen a little later than what we do. A lane at rest is given back before its ten
-//! seconds are over (`Timings::idle`) and asked about when it is loaded again: so it is not asked about without work, and an
-//! answer that a slot is given by is never older than twice that.
+//! and what a stranger does with an account is seen a little later than what we do.
 //!
 //! The code is read rarely: it only tells a delegation (EIP-7702), and anyone may carry an account's authorization to the
 //! chain. It is read again now and then, and after something of the account's own was mined, which may have been one.
@@ -25,7 +24,8 @@ use landfall_core::{Account, Millis, Slot, Wei};
 use crate::directory::Pace;
 
 const BUSY_EVERY: Duration = Duration::from_secs(1);
-const OTHERS_EVERY: Duration = Duration::from_secs(10);
+/// Answers that are older are old.
+pub(crate) const OTHERS_EVERY: Duration = Duration::from_secs(10);
 const CODE_EVERY: Duration = Duration::from_secs(60);
 /// Of an account that has something mined all the time.
 const CODE_WHEN_MINED_EVERY: Duration = Duration::from_secs(5);
@@ -146,7 +146,8 @@ impl Known {
     fn is_old(&self, pace: Pace, look: &Look) -> bool {
         let every = match pace {
             Pace::Busy => BUSY_EVERY,
-            Pace::Settling | Pace::Resting => OTHERS_EVERY,
+            Pace::Settling => OTHERS_EVERY,
+            Pace::Resting => return false,
         };
         self.head != look.head && look.now.since(self.asked_at) >= every
     }
@@ -226,9 +227,9 @@ mod tests {
             (Case::new(1, 0, Busy), false, "asked a moment ago"),
             (Case::new(1, 1, Busy), true, "a second ago"),
             (Case::new(1, 1, Settling), false, "nothing can change its count but a stranger"),
-            (Case::new(1, 9, Resting), false, "at rest"),
-            (Case::new(1, 10, Resting), true, "at rest for long"),
+            (Case::new(1, 9, Settling), false, "in blocks"),
             (Case::new(1, 10, Settling), true, "in blocks for long"),
+            (Case::new(1, 100, Resting), false, "at rest"),
             (Case { mined: true, ..Case::new(1, 0, Resting) }, true, "it is in a block"),
             (Case { uncounted: true, ..Case::new(0, 0, Resting) }, true, "it was loaded again"),
             (Case { all: true, ..Case::new(1, 0, Resting) }, true, "another fork"),

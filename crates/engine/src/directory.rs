@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_core::view::{ChainStatus, ChainView, Receipt};
-use landfall_core::{Account, ChainId, LaneId, Slot, TxHash, TxId};
+use landfall_core::{Account, ChainId, LaneId, Millis, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
 
@@ -34,8 +34,8 @@ struct OfChain {
     /// Lanes that have not been shown a count since they were loaded.
     uncounted: BTreeSet<Account>,
     newest: Option<Arc<ChainView>>,
-    /// Whose counts were asked for at the head of the newest view.
-    asked: BTreeSet<Account>,
+    /// Whose counts were asked for at the head of the newest view, and when.
+    asked: BTreeMap<Account, Millis>,
     /// The last views, oldest first, one for each head.
     past: VecDeque<Arc<ChainView>>,
     /// The newest view whose receipts every lane here has stored: what callers are shown of the chain.
@@ -50,6 +50,8 @@ struct Loaded {
     taken: Option<Taken>,
     /// How many hashes it waits for.
     wanted: usize,
+    /// When its count was last asked for.
+    asked_at: Option<Millis>,
 }
 
 /// What a lane needs to hear of its chain.
@@ -78,6 +80,8 @@ pub(crate) struct News {
     pub(crate) receipts: BTreeMap<LaneId, Vec<Receipt>>,
     /// Whose counts and balances were asked for at this head.
     pub(crate) asked: Vec<Account>,
+    /// When they were.
+    pub(crate) at: Millis,
     /// What was built on before may be gone: every lane looks at it.
     pub(crate) for_all: bool,
 }
@@ -107,7 +111,7 @@ impl OfChain {
         if self.newest.as_ref().is_none_or(|before| before.head.at != at) {
             self.asked.clear();
         }
-        self.asked.extend(&news.asked);
+        self.asked.extend(news.asked.iter().map(|account| (*account, news.at)));
         if self.past.back().is_some_and(|last| last.head.at == at) {
             self.past.pop_back();
         }
@@ -140,12 +144,14 @@ impl Directory {
     pub(crate) fn enter(&self, lane: LaneId, mailbox: Arc<Mailbox>, hashes: impl Iterator<Item = TxHash>) {
         let mut inner = self.inner();
         let chain = inner.chains.entry(lane.chain).or_default();
-        if let Some(view) = chain.newest.as_ref().filter(|_| chain.asked.contains(&lane.signer)) {
-            mailbox.view(view.clone(), Vec::new());
-        } else {
-            chain.uncounted.insert(lane.signer);
+        let asked_at = chain.asked.get(&lane.signer).copied();
+        // What was asked about a lane that left since is not in later views of the head.
+        let has_count = |view: &&Arc<ChainView>| view.counts.contains_key(&lane.signer);
+        match chain.newest.as_ref().filter(|_| asked_at.is_some()).filter(has_count) {
+            Some(view) => mailbox.view(view.clone(), Vec::new()),
+            None => drop(chain.uncounted.insert(lane.signer)),
         }
-        let loaded = Loaded { mailbox, pace: Pace::default(), taken: None, wanted: 0 };
+        let loaded = Loaded { mailbox, pace: Pace::default(), taken: None, wanted: 0, asked_at };
         if let Some(before) = chain.lanes.insert(lane.signer, loaded) {
             chain.reached.leaves(before.head());
         }
@@ -263,6 +269,14 @@ impl Directory {
         }
     }
 
+    /// What a lane knows of its account is as old as this or older, and from another head than the newest.
+    pub(crate) fn was_asked_before(&self, lane: LaneId, time: Millis) -> bool {
+        let inner = self.inner();
+        let Some(chain) = inner.chains.get(&lane.chain) else { return false };
+        let asked_at = chain.lanes.get(&lane.signer).and_then(|loaded| loaded.asked_at);
+        !chain.asked.contains_key(&lane.signer) && asked_at.is_some_and(|asked| asked <= time)
+    }
+
     /// Lanes that wait for their first count since they were loaded.
     pub(crate) fn uncounted(&self, chain: ChainId) -> BTreeSet<Account> {
         self.inner().chains.get(&chain).map(|chain| chain.uncounted.clone()).unwrap_or_default()
@@ -313,6 +327,9 @@ impl Directory {
         chain.remember(&news);
         for account in &news.asked {
             chain.uncounted.remove(account);
+            if let Some(loaded) = chain.lanes.get_mut(account) {
+                loaded.asked_at = Some(news.at);
+            }
         }
         let asked: BTreeSet<Account> = news.asked.iter().copied().collect();
         let OfChain { lanes, uncounted, reached, .. } = &mut *chain;

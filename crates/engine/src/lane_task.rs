@@ -16,6 +16,7 @@ use landfall_core::ports::store::{Acquired, LaneCommit, Write, WriteError, Writt
 use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
+use crate::accounts::OTHERS_EVERY;
 use crate::actions;
 use crate::awaited;
 use crate::directory::Pace;
@@ -25,7 +26,7 @@ use crate::parts::PlantedInEngine;
 use crate::supervisor::Shared;
 use crate::telemetry::Fact;
 
-/// How long a lane sleeps at most: a lost wake-up costs no more than this.
+/// How long a lane with something to do sleeps at most: a lost wake-up costs no more than this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// The pause before a lane is loaded again: doubled with every load that stored nothing, up to the longest.
 const RELOAD_AFTER: Duration = Duration::from_millis(250);
@@ -37,6 +38,8 @@ pub(crate) enum Ended {
     Reload(String),
     /// Take it anew, then load it again: a commit may still land.
     Retake(String),
+    /// Load it again: it was at rest, and what it knows of its account is old.
+    Afresh,
     /// It is not ours any more.
     Lost,
     /// There is nothing to do, or the engine stops: give it back.
@@ -70,7 +73,8 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: LaneId, mut token: Token) {
                 shared.lane_trouble(lane, Some(LaneTrouble { why, failures, again_in: pause }));
                 shared.pause(pause).await;
             }
-            Ended::Reload(_) | Ended::Retake(_) | Ended::GiveBack => {
+            Ended::Afresh if !shared.is_stopping() && shared.session_is_live() => {}
+            Ended::Reload(_) | Ended::Retake(_) | Ended::Afresh | Ended::GiveBack => {
                 shared.lane_trouble(lane, None);
                 let given = shared.parts.store.release(lane, shared.session, token).await;
                 if let Err(error) = given {
@@ -154,14 +158,19 @@ async fn run_once(
     let mut idle_since: Option<Millis> = None;
     loop {
         let now = parts.clock.now();
-        // One at rest is next given back, or found by whoever looks for lanes with work.
-        let longest = idle_since.map_or(LONGEST_SLEEP, |since| parts.timings.idle.saturating_sub(now.since(since)));
+        // One at rest is next given back.
+        let longest =
+            idle_since.map_or(LONGEST_SLEEP, |since| parts.timings.idle.saturating_sub(now.since(since)));
         let limit = wake_at.map_or(longest, |at| at.since(now)).min(longest);
         let mail = mailbox.take(limit).await;
         if !shared.session_is_live() {
             return Ended::Lost;
         }
         let now = parts.clock.now();
+        if idle_since.is_some() && mail.brings_work() && !mail.stop && knows_little(shared, id, now) {
+            answer(&lane, mail.questions, now);
+            return Ended::Afresh;
+        }
         lives.take(&mail.events);
         let view = mail.events.iter().find_map(|event| match event {
             LaneEvent::Chain { view, .. } => Some(view.clone()),
@@ -178,13 +187,7 @@ async fn run_once(
             tracing::error!(%lane, %alarm, "this must never happen: stop the lane and look at the chain");
             shared.note(Fact::Alarm(alarm));
         }
-        for question in mail.questions {
-            // The asker may have gone meanwhile.
-            match question {
-                Question::Tx(tx, answer) => drop(answer.send(lane.explain(tx, now))),
-                Question::Hold(answer) => drop(answer.send(lane.hold())),
-            }
-        }
+        answer(&lane, mail.questions, now);
         let commit = lane.take_commit(now);
         // A load that lives as long as the longest pause is as good as one that could store something.
         let is_well = commit.is_some() || loaded_at.elapsed() >= LONGEST_PAUSE;
@@ -221,6 +224,22 @@ async fn run_once(
         idle_since = if lane.is_idle() { idle_since.or(Some(now)) } else { None };
         if idle_since.is_some_and(|since| now.since(since) >= parts.timings.idle) {
             return Ended::GiveBack;
+        }
+    }
+}
+
+/// Nothing is asked about a lane at rest, so what it knows of its count and its balance may be too old to give slots by.
+fn knows_little(shared: &Shared, lane: LaneId, now: Millis) -> bool {
+    let before = Millis(now.0.saturating_sub(OTHERS_EVERY.as_millis() as u64));
+    shared.directory.was_asked_before(lane, before)
+}
+
+fn answer(lane: &Lane, questions: Vec<Question>, now: Millis) {
+    for question in questions {
+        // The asker may have gone meanwhile.
+        match question {
+            Question::Tx(tx, answer) => drop(answer.send(lane.explain(tx, now))),
+            Question::Hold(answer) => drop(answer.send(lane.hold())),
         }
     }
 }

@@ -65,6 +65,13 @@ pub(crate) struct Mail {
     pub(crate) stop: bool,
 }
 
+impl Mail {
+    /// The store has something for the lane.
+    pub(crate) fn brings_work(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, LaneEvent::Work | LaneEvent::Admitted(_)))
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Mailbox {
     inbox: Mutex<Inbox>,

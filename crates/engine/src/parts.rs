@@ -31,9 +31,7 @@ pub struct Timings {
     pub skew: Duration,
     /// How often the store is asked for lanes with work that nobody told this node of.
     pub scan: Duration,
-    /// How long a lane without work keeps its lease. Shorter than the time after which its count and its balance would be
-    /// asked for again (`accounts.rs`): so a lane without work is not asked about, and one that gets work again is loaded
-    /// anew and asked about before it gives a slot.
+    /// How long a lane without work keeps its lease.
     pub idle: Duration,
     /// How long the history of a finished transaction is kept; none: for ever (E22).
     pub keep_finished: Option<Duration>,
@@ -63,7 +61,7 @@ impl Default for Timings {
             renew: Duration::from_secs(3),
             skew: Duration::from_secs(1),
             scan: Duration::from_secs(2),
-            idle: Duration::from_secs(8),
+            idle: Duration::from_secs(30),
             keep_finished: None,
             forget_every: Duration::from_secs(60),
             planted: None,

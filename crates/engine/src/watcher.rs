@@ -144,8 +144,13 @@ impl Watcher {
             delegated: self.accounts.delegated(),
             ..before.clone()
         };
-        let news =
-            News { view: Arc::new(view), receipts: BTreeMap::new(), asked: due.accounts, for_all: false };
+        let news = News {
+            view: Arc::new(view),
+            receipts: BTreeMap::new(),
+            asked: due.accounts,
+            at: look.now,
+            for_all: false,
+        };
         self.shared.directory.publish(id, news);
         Ok(())
     }
@@ -195,9 +200,8 @@ impl Watcher {
         };
         let found = receipts.values().map(|of_lane| of_lane.len() as u64).sum();
         self.shared.note(Fact::ReceiptChecked { chain: id, result: ReceiptCheck::Found, count: found });
-        self.shared
-            .directory
-            .publish(id, News { view: Arc::new(view), receipts, asked: due.accounts, for_all: all });
+        let (view, asked, at) = (Arc::new(view), due.accounts, look.now);
+        self.shared.directory.publish(id, News { view, receipts, asked, at, for_all: all });
         self.reader.forget();
         if is_new {
             self.remember(head, finalized).await;

@@ -23,12 +23,13 @@ fn news(head: u8, asked: &[LaneId]) -> News {
         safe: None,
         finalized: None,
         fees: FeeQuote { base_fee: None, slow: price, normal: price, fast: price, data_fee: None },
-        counts: BTreeMap::new(),
+        counts: asked.iter().map(|lane| (lane.signer, Slot(0))).collect(),
         balances: BTreeMap::new(),
         delegated: BTreeSet::new(),
     };
     let asked = asked.iter().map(|lane| lane.signer).collect();
-    News { view: Arc::new(view), receipts: BTreeMap::new(), asked, for_all: false }
+    let at = Millis(u64::from(head) * 1_000);
+    News { view: Arc::new(view), receipts: BTreeMap::new(), asked, at, for_all: false }
 }
 
 fn receipt_for(lane: LaneId, hash: TxHash, mut news: News) -> News {
@@ -145,4 +146,29 @@ fn the_hashes_of_a_lane_go_with_it() {
     assert!(directory.wants_any(CHAIN));
     directory.leave(lane(1));
     assert!(!directory.wants_any(CHAIN));
+}
+
+/// It left, and was no more in what the watcher knows when the head was shown again for another lane.
+#[test]
+fn a_lane_that_comes_back_waits_for_its_count_where_the_newest_view_has_none() {
+    let (directory, _) = one_at_rest();
+    directory.leave(lane(2));
+    directory.publish(CHAIN, news(1, &[lane(1)]));
+    let mailbox = Arc::<Mailbox>::default();
+    directory.enter(lane(2), mailbox.clone(), std::iter::empty());
+    assert!(!mailbox.has_mail() && directory.has_uncounted(CHAIN));
+    directory.publish(CHAIN, news(1, &[lane(2)]));
+    assert!(mailbox.has_mail() && !directory.has_uncounted(CHAIN));
+}
+
+#[test]
+fn what_a_lane_knows_is_old_when_it_was_asked_long_ago_and_for_another_head() {
+    let (directory, _) = one_at_rest();
+    let is_old = |second: u64| directory.was_asked_before(lane(2), Millis(second * 1_000));
+    assert!(!is_old(100), "the head is the same");
+    directory.publish(CHAIN, news(2, &[lane(1)]));
+    assert_eq!([0, 1, 100].map(is_old), [false, true, true]);
+    directory.publish(CHAIN, news(3, &[lane(2)]));
+    directory.publish(CHAIN, news(4, &[]));
+    assert_eq!([2, 3].map(is_old), [false, true]);
 }
