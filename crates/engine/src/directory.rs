@@ -2,7 +2,8 @@
 //!
 //! A new head is a turn of every lane that has something under way. One that is at rest finds the newest view when it
 //! wakes, and is woken only by what is about itself: its own count and balance, a receipt, another fork. So a thousand
-//! lanes without work cost nothing at a block.
+//! lanes without work cost nothing at a block. What it knows of its account may have become old meanwhile: then it is loaded
+//! again before it goes on ([`Directory::was_asked_before`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
