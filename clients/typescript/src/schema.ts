@@ -159,7 +159,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Use free slots up by no-ops */
+        /** Fill a nonce range (inclusive) with no-ops */
         post: operations["fillSlots"];
         delete?: never;
         options?: never;
@@ -176,7 +176,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hand out no more slots */
+        /** Stop assigning nonces; signed transactions continue */
         post: operations["pauseLane"];
         delete?: never;
         options?: never;
@@ -193,7 +193,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Read the chain anew, and give up slots without stored bytes */
+        /** Read the chain anew, and give up nonces without stored bytes */
         post: operations["resetLane"];
         delete?: never;
         options?: never;
@@ -210,8 +210,45 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hand out slots again */
+        /** Resume; if it is on hold for unknown nonces, confirms that Landfall did not send them */
         post: operations["resumeLane"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/store": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Is the store an older copy of itself? */
+        get: operations["getStore"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/store/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Go on with a store that is an older copy
+         * @description Every lane is on hold until then. Hand all requests in again first: docs/backup.md.
+         */
+        post: operations["acceptStore"];
         delete?: never;
         options?: never;
         head?: never;
@@ -321,7 +358,7 @@ export interface paths {
         put?: never;
         /**
          * End a transaction without its content
-         * @description At once if nothing was signed, else by a no-op in the same slot.
+         * @description At once if nothing was signed, else by a no-op with the same nonce.
          */
         post: operations["cancel"];
         delete?: never;
@@ -707,6 +744,11 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description a person's word */
+        Acceptance: {
+            /** @description also if transactions that this store does not know are in a node's pool, or nobody can tell */
+            despitePool?: boolean;
+        };
         /** @description it is on disk */
         Accepted: {
             hash?: components["schemas"]["Hash"];
@@ -760,13 +802,13 @@ export interface components {
              * @description the stored command
              */
             commandId: string;
-            /** @description with a slot: a no-op is sent for each */
+            /** @description with a nonce: a no-op is sent for each */
             inFlight: number;
             /** @description how many are to end */
             queued: number;
             /** @description in a block already */
             tooLate: number;
-            /** @description without a slot: they end at once */
+            /** @description without a nonce: they end at once */
             waiting: number;
         };
         /**
@@ -852,12 +894,12 @@ export interface components {
                 tip: components["schemas"]["Wei"] | null;
             };
         };
-        /** @description one signed byte string for a slot */
+        /** @description one signed byte string for a nonce */
         Attempt: {
             /** @description some node said that it has the bytes; no proof that it kept them */
             accepted: boolean;
             answers: components["schemas"]["AnswerTally"][];
-            /** @description counted from 0 for each slot */
+            /** @description counted from 0 for each nonce */
             attempt: number;
             createdAt: components["schemas"]["Time"];
             firstSentAt?: components["schemas"]["Time"];
@@ -943,6 +985,8 @@ export interface components {
         Bytes: string;
         ChainHealth: {
             chainId: components["schemas"]["ChainId"];
+            /** @description endpoints show different chains, and nothing becomes final */
+            disagree: boolean;
             endpoints: {
                 /** @description its URL without credentials */
                 endpoint: string;
@@ -952,8 +996,12 @@ export interface components {
                 usable: boolean;
             }[];
             head: number | null;
+            /** @description several are configured, and what one shows becomes final by its word alone */
+            singleWitness: boolean;
             trouble: string | null;
             usable: boolean;
+            /** @description the newest block that two endpoints have shown */
+            witnessed: number | null;
         };
         /**
          * @description the EIP-155 id of a chain
@@ -1185,6 +1233,24 @@ export interface components {
             type: "final_lost";
         } | {
             at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            chainId: components["schemas"]["ChainId"];
+            /** @constant */
+            event: "chain.single_witness";
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
+            /** @description left out where it is about the lane */
+            txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
+            /** @constant */
+            type: "single_witness";
+        } | {
+            at: components["schemas"]["Time"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.displaced";
@@ -1358,6 +1424,25 @@ export interface components {
             txSeq?: number;
             /** @constant */
             type: "lane_resumed";
+        } | {
+            at: components["schemas"]["Time"];
+            chainId: components["schemas"]["ChainId"];
+            /** @constant */
+            event: "lane.adopted";
+            hashes: components["schemas"]["Hash"][];
+            nonces: components["schemas"]["Nonce"][];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            signer: components["schemas"]["Address"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
+            text: string;
+            /** @description left out where it is about the lane */
+            txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
+            /** @constant */
+            type: "lane_adopted";
         } | {
             at: components["schemas"]["Time"];
             chainId: components["schemas"]["ChainId"];
@@ -1607,6 +1692,16 @@ export interface components {
             type: "final_lost";
         } | {
             at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            /** @constant */
+            event: "chain.single_witness";
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            /** @constant */
+            type: "single_witness";
+        } | {
+            at: components["schemas"]["Time"];
             reason: components["schemas"]["Reason"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1688,6 +1783,15 @@ export interface components {
             slot: components["schemas"]["Nonce"];
             /** @constant */
             type: "requeued";
+        } | {
+            at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            slot: components["schemas"]["Nonce"];
+            /** @constant */
+            type: "carried_out";
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
@@ -1777,6 +1881,17 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             /** @constant */
+            event: "lane.adopted";
+            hashes: components["schemas"]["Hash"][];
+            nonces: components["schemas"]["Nonce"][];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            text: string;
+            /** @constant */
+            type: "lane_adopted";
+        } | {
+            at: components["schemas"]["Time"];
+            /** @constant */
             event: "lane.paused";
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1859,9 +1974,9 @@ export interface components {
             /** @description it takes no new transactions in */
             disabled: boolean;
             healthy: boolean;
-            /** @description why no slots are handed out */
+            /** @description why no nonces are assigned */
             holdReason?: string;
-            /** @description transactions with a slot */
+            /** @description transactions with a nonce */
             inFlight: number;
             nextNonce?: components["schemas"]["Nonce"];
             /** @description the node that carries it */
@@ -1881,16 +1996,26 @@ export interface components {
                 givenUp: number;
                 to: components["schemas"]["Nonce"];
             }[];
-            /** @description slots that were given back without bytes */
+            /** @description free nonces: given back without signed bytes, and used first */
             returned: components["schemas"]["Nonce"][];
             signer: components["schemas"]["Address"];
             /** @description raised by every acquisition */
             token: number;
+            /** @description nonces that the chain has used and Landfall did not send */
+            unknownNonces?: {
+                block?: number;
+                hash?: components["schemas"]["Hash"];
+                nonce: components["schemas"]["Nonce"];
+                /** @description a waiting transaction that it carried out; a resume ends that as landed */
+                sameAs?: components["schemas"]["TxId"];
+                to?: components["schemas"]["Address"];
+                value?: components["schemas"]["Wei"];
+            }[];
             /** @description raised by every write */
             version: number;
-            /** @description transactions without a slot */
+            /** @description transactions without a nonce */
             waiting: number;
-            /** @description how many slots may be out at once */
+            /** @description how many nonces may be in flight at once */
             window?: number;
         };
         LanePage: {
@@ -1933,13 +2058,13 @@ export interface components {
             chains?: components["schemas"]["ChainId"][] | null;
             description?: string | null;
             /** @description only of these names; empty: all */
-            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
             /** @description only of these signers; empty: all */
             signers?: components["schemas"]["Address"][] | null;
             /** @description where to; https, and no private address unless the configuration says so */
             url: string;
         };
-        /** @description a nonce of the account: its slot */
+        /** @description a nonce of the account */
         Nonce: number;
         /** @description how it is carried */
         Options: {
@@ -2017,7 +2142,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2052,6 +2177,7 @@ export interface components {
             /** @enum {string} */
             status: "ready" | "not_ready";
             store: {
+                older?: string;
                 trouble?: string;
                 writable: boolean;
             };
@@ -2219,6 +2345,19 @@ export interface components {
          * @enum {string}
          */
         State: "accepted" | "simulated" | "awaiting_approval" | "signed" | "broadcast" | "mined" | "confirmed" | "reverted" | "failed" | "cancelled" | "expired";
+        /** @description the lanes that go on, and the command that each was sent */
+        StoreAccepted: {
+            lanes: {
+                chainId: components["schemas"]["ChainId"];
+                commandId: string;
+                signer: components["schemas"]["Address"];
+            }[];
+        };
+        /** @description whether the store is an older copy of itself, such as a backup that was put back */
+        StoreState: {
+            older: boolean;
+            why?: string;
+        };
         /**
          * @description a transaction to hand over
          * @example {
@@ -2267,9 +2406,9 @@ export interface components {
             };
             /** @description blocks on top of the including one */
             confirmations?: number;
-            /** @description contents after the first */
+            /** @description all versions, where there are several */
             contents?: components["schemas"]["Content"][];
-            /** @description the chain's count has passed its slot, and no attempt of ours is known to have won it */
+            /** @description the chain's count has passed its nonce, and no attempt of ours is known to have won it */
             displaced: boolean;
             /** @description the one to look for: the winner's, else the newest attempt's */
             hash?: components["schemas"]["Hash"];
@@ -2277,19 +2416,27 @@ export interface components {
             held?: components["schemas"]["Reason"];
             nonce?: components["schemas"]["Nonce"];
             options: components["schemas"]["Options"];
+            /** @description the version that the chain took, or while it has taken none, the newest */
             payload: components["schemas"]["Payload"];
+            /** @description the version that `payload` shows */
+            payloadVersion: components["schemas"]["Version"];
             reason?: components["schemas"]["Reason"];
             receipt?: components["schemas"]["Receipt"];
             requestId?: components["schemas"]["RequestId"];
             /** @description the transaction that this one does again */
             retryOf?: components["schemas"]["TxId"];
             signer: components["schemas"]["Address"];
+            /**
+             * @description it became final by the word of one endpoint, where several are configured
+             * @constant
+             */
+            singleWitness?: true;
             state: components["schemas"]["State"];
             txId: components["schemas"]["TxId"];
             updatedAt: components["schemas"]["Time"];
-            /** @description the newest content's */
+            /** @description the newest */
             version: components["schemas"]["Version"];
-            /** @description the content that the chain took */
+            /** @description the version that the chain took, once that is final */
             wonVersion?: components["schemas"]["Version"];
         };
         /** @description a transaction with everything that was signed for it */
@@ -2314,9 +2461,9 @@ export interface components {
             confirmationBlocks?: components["schemas"]["Block"][];
             /** @description blocks on top of the including one */
             confirmations?: number;
-            /** @description contents after the first */
+            /** @description all versions, where there are several */
             contents?: components["schemas"]["Content"][];
-            /** @description the chain's count has passed its slot, and no attempt of ours is known to have won it */
+            /** @description the chain's count has passed its nonce, and no attempt of ours is known to have won it */
             displaced: boolean;
             /** @description the one to look for: the winner's, else the newest attempt's */
             hash?: components["schemas"]["Hash"];
@@ -2324,7 +2471,10 @@ export interface components {
             held?: components["schemas"]["Reason"];
             nonce?: components["schemas"]["Nonce"];
             options: components["schemas"]["Options"];
+            /** @description the version that the chain took, or while it has taken none, the newest */
             payload: components["schemas"]["Payload"];
+            /** @description the version that `payload` shows */
+            payloadVersion: components["schemas"]["Version"];
             reason?: components["schemas"]["Reason"];
             receipt?: components["schemas"]["Receipt"];
             requestId?: components["schemas"]["RequestId"];
@@ -2333,14 +2483,19 @@ export interface components {
             /** @description the transaction that this one does again */
             retryOf?: components["schemas"]["TxId"];
             signer: components["schemas"]["Address"];
+            /**
+             * @description it became final by the word of one endpoint, where several are configured
+             * @constant
+             */
+            singleWitness?: true;
             state: components["schemas"]["State"];
             /** @description while it has not ended: what it waits for */
             stuckReason?: string;
             txId: components["schemas"]["TxId"];
             updatedAt: components["schemas"]["Time"];
-            /** @description the newest content's */
+            /** @description the newest */
             version: components["schemas"]["Version"];
-            /** @description the content that the chain took */
+            /** @description the version that the chain took, once that is final */
             wonVersion?: components["schemas"]["Version"];
         };
         TransactionPage: {
@@ -2367,7 +2522,7 @@ export interface components {
             description: string;
             disabledSince: components["schemas"]["Time"] | null;
             enabled: boolean;
-            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
             failingSince: components["schemas"]["Time"] | null;
             healthy: boolean;
             id: string;
@@ -2392,7 +2547,7 @@ export interface components {
             chains?: components["schemas"]["ChainId"][] | null;
             description?: string | null;
             /** @description only of these names; empty: all */
-            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
             /** @description only of these signers; empty: all */
             signers?: components["schemas"]["Address"][] | null;
             url?: string | null;
@@ -2413,7 +2568,7 @@ export interface components {
             description: string;
             disabledSince: components["schemas"]["Time"] | null;
             enabled: boolean;
-            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
             failingSince: components["schemas"]["Time"] | null;
             healthy: boolean;
             id: string;
@@ -2785,7 +2940,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3311,7 +3466,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3449,7 +3604,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3599,7 +3754,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3753,7 +3908,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3777,7 +3932,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `slot_bound`: The slot is in use; `slot_used`: The chain has used the slot; `slot_gap`: A hole would be left */
+            /** @description `slot_bound`: The nonce is in use; `slot_used`: The chain has used the nonce; `slot_gap`: A hole would be left */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3927,7 +4082,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4077,7 +4232,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4227,7 +4382,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4272,6 +4427,279 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
                         code?: "unknown_chain" | "unknown_signer" | "request_id_reused";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable" | "outcome_unknown";
+                    };
+                };
+            };
+        };
+    };
+    getStore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Whether it is, and why. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "older": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StoreState"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    acceptStore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Acceptance"];
+            };
+        };
+        responses: {
+            /** @description Every lane is told. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoreAccepted"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "missing_field" | "unknown_field" | "wrong_type";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `not_older`: The store is not an older copy; `in_pool`: Transactions that may be ours are in a node's pool */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_older" | "in_pool";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
                     };
                 };
             };
@@ -4620,7 +5048,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no slot to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4842,7 +5270,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4976,7 +5404,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5117,7 +5545,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5299,7 +5727,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5460,7 +5888,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5606,7 +6034,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5759,7 +6187,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5936,7 +6364,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6122,7 +6550,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6222,7 +6650,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no slot to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6301,7 +6729,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6751,7 +7179,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6897,7 +7325,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7047,7 +7475,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7224,7 +7652,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7371,7 +7799,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7521,7 +7949,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7679,7 +8107,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7829,7 +8257,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7991,7 +8419,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8149,7 +8577,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8854,7 +9282,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9014,7 +9442,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_found`: There is no such thing */
+            /** @description `not_found`: Not found */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -4,7 +4,7 @@
 //! A turn is what the engine's loop does with a lane (`engine/src/lane_task.rs`): apply, verify, commit, plan. The world's
 //! own work is kept small, so that what is measured is the lane's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use landfall_core::ports::store::{LaneRecord, LaneRow};
 use landfall_core::request::{Finality, Options, Payload, Request};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
+use landfall_core::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use landfall_core::witness::Witnessed;
 use landfall_core::{
     Account, ChainId, Fingerprint, Gas, LaneId, LaneVersion, Millis, Price, QueueOrder, Slot, Token, TxHash,
     TxId, Wei,
@@ -99,6 +100,7 @@ impl Desk {
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            older: None,
         };
         let mut desk = Self {
             lane: Lane::load(record, Arc::new(settings), START),
@@ -224,11 +226,19 @@ impl Desk {
     }
 
     fn view(&self) -> Arc<ChainView> {
+        let account = AccountView {
+            count: self.count,
+            balance: Some(Wei(U256::MAX >> 1)),
+            delegated: false,
+            at: self.head.at,
+            read: Look::default(),
+        };
         Arc::new(ChainView {
             status: ChainStatus::Live,
             head: self.head,
             head_since: self.now,
             recent: Arc::clone(&self.recent),
+            witnessed: Witnessed::by_one(self.head.at.number),
             safe: None,
             finalized: self.head.at.number.checked_sub(FINALITY),
             fees: FeeQuote {
@@ -238,9 +248,7 @@ impl Desk {
                 fast: Price::gwei(3),
                 data_fee: None,
             },
-            counts: BTreeMap::from([(LANE.signer, self.count)]),
-            balances: BTreeMap::from([(LANE.signer, Wei(U256::MAX >> 1))]),
-            delegated: BTreeSet::new(),
+            accounts: BTreeMap::from([(LANE.signer, account)]),
         })
     }
 }

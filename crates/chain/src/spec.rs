@@ -67,6 +67,7 @@ pub enum DataFeeKind {
 
 const FILE: &str = include_str!("../specs/chains.toml");
 const UNLISTED: &str = "other";
+const DEVELOPMENT: &str = "development";
 
 /// The file cannot be used: never at run time, since a test reads it.
 #[derive(Debug, thiserror::Error)]
@@ -95,11 +96,7 @@ impl Table {
     }
 
     fn entry(&self, id: ChainId) -> Option<&toml::Table> {
-        let is_it = |chain: &&toml::Table| {
-            let listed = chain.get("id").and_then(toml::Value::as_integer);
-            listed.and_then(|listed| u64::try_from(listed).ok()) == Some(id.0)
-        };
-        self.chain.iter().find(is_it)
+        self.chain.iter().find(|chain| id_of(chain) == Some(id))
     }
 
     /// The keys of a chain, from the most general to its own.
@@ -114,10 +111,43 @@ impl Table {
     }
 }
 
+fn id_of(chain: &toml::Table) -> Option<ChainId> {
+    let id = chain.get("id").and_then(toml::Value::as_integer)?;
+    u64::try_from(id).ok().map(ChainId)
+}
+
+fn text_of(chain: &toml::Table, key: &str) -> String {
+    chain.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned()
+}
+
 impl Spec {
     /// What is known of this chain.
     pub fn of(id: ChainId) -> Result<Self, SpecError> {
         Ok(Table::load()?.keys(id)?.try_into()?)
+    }
+
+    /// What holds for a chain of which nothing is known.
+    pub fn unlisted() -> Result<Self, SpecError> {
+        Ok(Table::load()?.family(UNLISTED)?.clone().try_into()?)
+    }
+
+    /// The chains that something is known of, with their names.
+    pub fn listed() -> Result<Vec<(ChainId, String)>, SpecError> {
+        Ok(Table::load()?
+            .chain
+            .iter()
+            .filter_map(|chain| Some((id_of(chain)?, text_of(chain, "name"))))
+            .collect())
+    }
+
+    /// The name of a chain that something is known of.
+    pub fn name_of(id: ChainId) -> Result<Option<String>, SpecError> {
+        Ok(Table::load()?.entry(id).map(|chain| text_of(chain, "name")))
+    }
+
+    /// A chain for play: anvil, hardhat, the devchain.
+    pub fn is_development(id: ChainId) -> Result<bool, SpecError> {
+        Ok(Table::load()?.entry(id).is_some_and(|chain| text_of(chain, "family") == DEVELOPMENT))
     }
 }
 

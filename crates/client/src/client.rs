@@ -34,6 +34,12 @@ pub struct Client {
 impl Client {
     /// `key` is an API key; a server that is open needs none.
     pub fn new(url: &str, key: Option<&str>) -> Result<Self, Error> {
+        Self::trusting(url, key, None)
+    }
+
+    /// As [`Self::new`], where `authority` (PEM) may have signed the server's certificate as well as those that the
+    /// system knows.
+    pub fn trusting(url: &str, key: Option<&str>, authority: Option<&[u8]>) -> Result<Self, Error> {
         // The program may have chosen its own before; then this changes nothing.
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut headers = HeaderMap::new();
@@ -42,7 +48,20 @@ impl Client {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let builder = || reqwest::Client::builder().no_proxy().default_headers(headers.clone());
+        let authorities = match authority {
+            Some(pem) => {
+                let found = reqwest::Certificate::from_pem_bundle(pem).map_err(Error::BadCertificate)?;
+                if found.is_empty() {
+                    return Err(Error::NoCertificate);
+                }
+                found
+            }
+            None => Vec::new(),
+        };
+        let builder = || {
+            let builder = reqwest::Client::builder().no_proxy().default_headers(headers.clone());
+            if authorities.is_empty() { builder } else { builder.tls_certs_merge(authorities.clone()) }
+        };
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             http: builder().timeout(CALL).build().map_err(Error::Setup)?,
@@ -172,6 +191,17 @@ impl Client {
         self.call(Method::POST, &["lanes", &chain.to_string(), signer, "fill"], &[], Some(&range)).await
     }
 
+    /// Whether the store is an older copy of itself: `older`, and `why`.
+    pub async fn store(&self) -> Result<Value, Error> {
+        self.look(&["store"], &[]).await
+    }
+
+    /// A person's word that a store which is an older copy of itself is to be used.
+    pub async fn accept_store(&self, despite_pool: bool) -> Result<Value, Error> {
+        let said = json!({ "despitePool": despite_pool });
+        self.call(Method::POST, &["store", "accept"], &[], Some(&said)).await
+    }
+
     /// `new` has `name`, `role` and maybe `signers`, `ratePerS` and `expiresAt`.
     pub async fn create_api_key(&self, new: &Value) -> Result<ApiKey, Error> {
         self.post("/api/v1/api-keys", Some(new)).await
@@ -272,7 +302,7 @@ impl Client {
     /// A good answer whose body was not read yet.
     pub(crate) async fn opened(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
         let url = || self.url.clone();
-        let response = request.send().await.map_err(|source| Error::Unreachable { url: url(), source })?;
+        let response = request.send().await.map_err(|source| Error::unanswered(url(), source))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);

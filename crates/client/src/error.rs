@@ -40,6 +40,19 @@ pub enum Error {
     BrokeOff { url: String, source: reqwest::Error },
     #[error("{url} does not answer like Landfall (HTTP {status})")]
     Foreign { url: String, status: u16 },
+    /// Something answers there, and its certificate is not trusted.
+    #[error("the certificate of {url} is not trusted: {why}")]
+    Certificate { url: String, why: String, source: reqwest::Error },
+    /// Something answers there without TLS.
+    #[error("{url} answers without TLS")]
+    NotTls { url: String, source: reqwest::Error },
+    /// Something answers there that is not HTTP, most often TLS.
+    #[error("{url} answers, but not in plain HTTP")]
+    NotHttp { url: String, source: reqwest::Error },
+    #[error("the authority's certificate cannot be used")]
+    BadCertificate(#[source] reqwest::Error),
+    #[error("there is no certificate in what was given as the authority's")]
+    NoCertificate,
     #[error("the API key has characters that no API key has")]
     BadKey,
     #[error("the HTTP client could not be made")]
@@ -49,6 +62,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// A request that got no answer: nobody is there, or somebody who does not speak as the URL says.
+    pub(crate) fn unanswered(url: String, source: reqwest::Error) -> Self {
+        use rustls::Error as Tls;
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&source);
+        let mut tls = None;
+        let mut is_no_http = false;
+        while let Some(at) = cause {
+            tls = tls.or_else(|| tls_fault(at));
+            is_no_http |= at.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse);
+            cause = at.source();
+        }
+        match tls {
+            Some(Tls::InvalidCertificate(why)) => Self::Certificate { url, why: plain(&why), source },
+            Some(Tls::InvalidMessage(_)) => Self::NotTls { url, source },
+            _ if is_no_http => Self::NotHttp { url, source },
+            _ => Self::Unreachable { url, source },
+        }
+    }
+
     /// The server's refusal, if it is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
@@ -64,7 +96,37 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::BrokeOff { .. } => true,
             Self::Problem(problem) => matches!(problem.status, 429 | 503),
-            Self::Foreign { .. } | Self::BadKey | Self::Setup(_) | Self::NotEnded { .. } => false,
+            Self::Foreign { .. }
+            | Self::Certificate { .. }
+            | Self::NotTls { .. }
+            | Self::NotHttp { .. }
+            | Self::BadCertificate(_)
+            | Self::NoCertificate
+            | Self::BadKey
+            | Self::Setup(_)
+            | Self::NotEnded { .. } => false,
         }
+    }
+}
+
+/// A fault of TLS, also inside of I/O errors, which hide what they were made from.
+fn tls_fault(error: &(dyn std::error::Error + 'static)) -> Option<rustls::Error> {
+    if let Some(fault) = error.downcast_ref::<rustls::Error>() {
+        return Some(fault.clone());
+    }
+    tls_fault(error.downcast_ref::<std::io::Error>()?.get_ref()?)
+}
+
+/// A certificate's fault for people.
+fn plain(why: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as Fault;
+    match why {
+        Fault::UnknownIssuer => "its issuer is not known here".to_owned(),
+        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
+            "it is for another name than the one in the URL".to_owned()
+        }
+        Fault::Expired | Fault::ExpiredContext { .. } => "it has expired".to_owned(),
+        Fault::NotValidYet | Fault::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
+        other => other.to_string(),
     }
 }

@@ -86,6 +86,13 @@ impl Submission {
         self
     }
 
+    /// All options at once.
+    #[must_use]
+    pub fn options(mut self, options: Map<String, Value>) -> Self {
+        self.options = options;
+        self
+    }
+
     /// One of the options, such as `speed`.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl Into<Value>) -> Self {

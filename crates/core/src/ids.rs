@@ -32,6 +32,10 @@ number_id! {
     Slot(u64)
 }
 number_id! {
+    /// The nonce that a caller gave with its call. It names the call, and no slot.
+    CallerNonce(u64)
+}
+number_id! {
     /// The fencing token of a lane: raised by every acquisition, checked by every write.
     Token(u64)
 }
@@ -63,6 +67,14 @@ impl Slot {
     #[must_use]
     pub fn since(self, lower: Self) -> u64 {
         self.0.saturating_sub(lower.0)
+    }
+}
+
+impl CallerNonce {
+    /// The nonce after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -245,6 +257,11 @@ impl fmt::Display for RequestId {
         f.write_str(&self.0)
     }
 }
+
+/// The public id of the API key that a call came with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ApiKeyId(pub String);
 
 /// Separates installations that share one store (E29).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -97,6 +97,11 @@ pub enum Entry {
         slot: Slot,
         block: BlockRef,
     },
+    /// It ends by the word of one endpoint: several are configured, and for long no second one answered or kept up.
+    SingleWitness {
+        hash: TxHash,
+        block: BlockRef,
+    },
     /// It is to end without its content, by a no-op in its slot.
     EndingBegan {
         state: TxState,
@@ -145,6 +150,12 @@ pub enum Entry {
         slot: Slot,
         block: BlockRef,
     },
+    /// An operator accepted that something which this store does not know has done it.
+    CarriedOut {
+        slot: Slot,
+        hash: TxHash,
+        block: BlockRef,
+    },
     /// Final, and did what was asked.
     Confirmed {
         hash: TxHash,
@@ -181,6 +192,13 @@ pub enum Entry {
     },
     /// The lane hands out slots again.
     LaneResumed {
+        text: String,
+    },
+    /// Slots that another program used are left to it: each was proven to be none of ours.
+    LaneAdopted {
+        nonces: Vec<Slot>,
+        /// What used them, where that was a transaction.
+        hashes: Vec<TxHash>,
         text: String,
     },
     LanePaused {
@@ -221,10 +239,12 @@ pub const EVENTS: &[&str] = &[
     "chain.final_reorged",
     "chain.landed_again",
     "chain.final_lost",
+    "chain.single_witness",
     "lane.low_balance",
     "lane.balance_restored",
     "lane.held",
     "lane.resumed",
+    "lane.adopted",
     "lane.paused",
     "lane.disabled",
     "lane.filled",
@@ -246,6 +266,7 @@ impl Entry {
             Self::FinalReorged { .. } => Some("chain.final_reorged"),
             Self::LandedAgain { .. } => Some("chain.landed_again"),
             Self::FinalLost { .. } => Some("chain.final_lost"),
+            Self::SingleWitness { .. } => Some("chain.single_witness"),
             Self::Confirmed { .. } => Some("tx.confirmed"),
             Self::Reverted { .. } => Some("tx.reverted"),
             Self::Failed { .. } => Some("tx.failed"),
@@ -255,6 +276,7 @@ impl Entry {
             Self::BalanceRestored { .. } => Some("lane.balance_restored"),
             Self::LaneHeld { .. } => Some("lane.held"),
             Self::LaneResumed { .. } => Some("lane.resumed"),
+            Self::LaneAdopted { .. } => Some("lane.adopted"),
             Self::LanePaused { .. } => Some("lane.paused"),
             Self::LaneDisabled { .. } => Some("lane.disabled"),
             Self::LaneFilled { .. } => Some("lane.filled"),
@@ -280,6 +302,7 @@ impl Entry {
             | Self::VersionApproved { .. }
             | Self::Held { .. }
             | Self::Released
+            | Self::CarriedOut { .. }
             | Self::Requeued { .. } => None,
         }
     }
@@ -378,10 +401,13 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::FinalReorged { .. }
         | Entry::LandedAgain { .. }
         | Entry::FinalLost { .. }
+        | Entry::SingleWitness { .. }
         | Entry::LowBalance { .. }
         | Entry::BalanceRestored { .. }
         | Entry::LaneHeld { .. }
         | Entry::LaneResumed { .. }
+        | Entry::LaneAdopted { .. }
+        | Entry::CarriedOut { .. }
         | Entry::LanePaused { .. }
         | Entry::LaneDisabled { .. }
         | Entry::LaneFilled { .. }

@@ -21,9 +21,10 @@ pub mod settings;
 pub mod transaction;
 pub mod units;
 pub mod view;
+pub mod witness;
 
 pub use ids::{
-    Account, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion, Namespace,
-    QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId,
+    Account, ApiKeyId, CallerNonce, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId,
+    LaneVersion, Namespace, QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId,
 };
 pub use units::{Gas, Millis, Price, Wei};

@@ -6,7 +6,10 @@
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use serde::{Deserialize, Serialize};
 
-use crate::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, Slot, TxId, Wei};
+use crate::{
+    Account, ApiKeyId, CallerNonce, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, Slot, TxId,
+    Wei,
+};
 
 /// One thing to do on chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -35,6 +38,40 @@ impl Payload {
     #[must_use]
     pub fn authorizes_sender(&self) -> bool {
         self.authorization_list.iter().any(|item| item.signed.is_none())
+    }
+
+    /// Both do the same on chain. Gas, fees and announced storage are no part of that: a retry may be dearer.
+    #[must_use]
+    pub fn does_the_same(&self, other: &Self) -> bool {
+        let parts = |payload: &Self| (payload.to, payload.value);
+        parts(self) == parts(other)
+            && self.data == other.data
+            && self.authorization_list == other.authorization_list
+    }
+
+    /// One number for what it does on chain: the same for contents that do the same, and for no others. It is stored, so it
+    /// must never change.
+    #[must_use]
+    pub fn effect(&self) -> Fingerprint {
+        let mut bytes = Vec::with_capacity(64 + self.data.len());
+        bytes.push(u8::from(self.to.is_some()));
+        bytes.extend_from_slice(self.to.map(|to| to.0).unwrap_or_default().as_slice());
+        bytes.extend_from_slice(&self.value.0.to_be_bytes::<32>());
+        bytes.extend_from_slice(&(self.data.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(&self.data);
+        for item in &self.authorization_list {
+            bytes.push(u8::from(item.chain.is_some()));
+            bytes.extend_from_slice(&item.chain.map_or(0, |chain| chain.0).to_be_bytes());
+            bytes.extend_from_slice(item.address.0.as_slice());
+            bytes.push(u8::from(item.signed.is_some()));
+            if let Some(signed) = &item.signed {
+                bytes.extend_from_slice(&signed.count.0.to_be_bytes());
+                bytes.extend_from_slice(&signed.r.to_be_bytes::<32>());
+                bytes.extend_from_slice(&signed.s.to_be_bytes::<32>());
+                bytes.push(u8::from(signed.y_parity));
+            }
+        }
+        Fingerprint(keccak256(bytes))
     }
 }
 
@@ -225,14 +262,49 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// The identity of a call in its lane, for as long as its transaction is known: the nonce that the caller gave, which need
+/// not be that of the slot, and the API key that the call came with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallId {
+    /// None where callers need no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<ApiKeyId>,
+    pub nonce: CallerNonce,
+}
+
 /// Its caller waits for its hash (`eth_sendTransaction`): it gets slot and bytes as soon as its checks have passed, however
 /// many are out. It is no part of the fingerprint: what is asked for is the same, whichever way it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "AtOnceFields", into = "AtOnceFields")]
 pub struct AtOnce {
-    /// The nonce that the caller's library filled in. Nothing is decided by it after the admission.
+    /// Absent where the caller gave no nonce: then nothing tells a retry from another call.
+    pub call: Option<CallId>,
+}
+
+/// [`AtOnce`] as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AtOnceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nonce: Option<Slot>,
+    nonce: Option<CallerNonce>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    api_key: Option<ApiKeyId>,
+}
+
+impl From<AtOnceFields> for AtOnce {
+    fn from(AtOnceFields { nonce, api_key }: AtOnceFields) -> Self {
+        Self { call: nonce.map(|nonce| CallId { api_key, nonce }) }
+    }
+}
+
+impl From<AtOnce> for AtOnceFields {
+    fn from(at_once: AtOnce) -> Self {
+        match at_once.call {
+            Some(CallId { api_key, nonce }) => Self { nonce: Some(nonce), api_key },
+            None => Self { nonce: None, api_key: None },
+        }
+    }
 }
 
 /// A request as it is stored, once and unchanged.
@@ -252,6 +324,14 @@ pub struct Request {
     /// Its caller waits for its hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<AtOnce>,
+}
+
+impl Request {
+    /// The identity of the call that it came with, if its caller gave a nonce.
+    #[must_use]
+    pub fn call(&self) -> Option<&CallId> {
+        self.at_once.as_ref()?.call.as_ref()
+    }
 }
 
 /// A transaction on its way into the store.
@@ -300,6 +380,65 @@ mod tests {
         assert_ne!(base, fingerprint(&lane(1), &delegates, &options).unwrap());
         let fast = Options { speed: Speed::Fast, ..options };
         assert_ne!(base, fingerprint(&lane(1), &payload, &fast).unwrap());
+    }
+
+    #[test]
+    fn contents_that_do_the_same_have_the_same_effect_and_others_have_another() {
+        let address = Account(Address::repeat_byte(1));
+        let signed =
+            SignedAuthorization { count: Slot(1), r: U256::from(2), s: U256::from(3), y_parity: true };
+        let base = Payload {
+            to: Some(address),
+            value: Wei(U256::from(1)),
+            data: Bytes::from_static(&[1, 2]),
+            authorization_list: vec![Authorization { chain: None, address, signed: Some(signed) }],
+            ..Payload::default()
+        };
+        let dearer = Payload {
+            gas: Some(Gas(50_000)),
+            fees: AskedFees::Legacy { gas_price: Some(Price::gwei(9)) },
+            access_list: vec![AccessItem { address, storage_keys: Vec::new() }],
+            ..base.clone()
+        };
+        assert!(base.does_the_same(&dearer));
+        assert_eq!(base.effect(), dearer.effect());
+        let list = |item: Authorization| vec![item];
+        let others = [
+            Payload { to: None, ..base.clone() },
+            Payload { to: Some(Account(Address::repeat_byte(2))), ..base.clone() },
+            Payload { value: Wei(U256::from(2)), ..base.clone() },
+            Payload { data: Bytes::from_static(&[1, 2, 0]), ..base.clone() },
+            Payload { authorization_list: Vec::new(), ..base.clone() },
+            Payload {
+                authorization_list: list(Authorization {
+                    chain: Some(ChainId(0)),
+                    address,
+                    signed: Some(signed),
+                }),
+                ..base.clone()
+            },
+            Payload {
+                authorization_list: list(Authorization { chain: None, address, signed: None }),
+                ..base.clone()
+            },
+        ];
+        let mut effects = vec![base.effect()];
+        for other in others {
+            assert!(!base.does_the_same(&other), "{other:?}");
+            assert!(!effects.contains(&other.effect()), "{other:?}");
+            effects.push(other.effect());
+        }
+    }
+
+    #[test]
+    fn a_call_is_read_from_requests_that_were_stored_before_keys_were() {
+        let read = |text: &str| serde_json::from_str::<AtOnce>(text).unwrap().call;
+        assert_eq!(read("{}"), None);
+        assert_eq!(read(r#"{"nonce":5}"#), Some(CallId { api_key: None, nonce: CallerNonce(5) }));
+        let keyed = CallId { api_key: Some(ApiKeyId("k".to_owned())), nonce: CallerNonce(5) };
+        let text = serde_json::to_string(&AtOnce { call: Some(keyed.clone()) }).unwrap();
+        assert_eq!(read(&text), Some(keyed));
+        assert_eq!(serde_json::to_string(&AtOnce::default()).unwrap(), "{}");
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::{Gas, Price, Wei};
 pub enum PlantedInLane {
     /// A send that was not answered gives its slot back.
     RecycleOnTimeout,
+    /// A node's final no gives the slot back.
+    RefusalFreesSlot,
+    /// A node's final no begins the end of a transaction that another node, or the same one before, had taken.
+    RefusalEndsTaken,
     /// A passed slot without a receipt sends its transaction back to the queue.
     RequeueOnNullReceipt,
     /// A receipt counts by its block's number alone.
@@ -50,6 +54,8 @@ pub enum PlantedInLane {
     FundsIgnored,
     /// A stranger's use of a slot is believed before it is final.
     ProvenBeforeFinal,
+    /// A stranger's use of a slot is believed at the lane's finality, also where the chain may take back more.
+    ProvenAtFinality,
     /// What took a slot and does the same as its transaction is a stranger.
     AlikeIsForeign,
     /// The cursor jumps over slots that the chain has used and nobody here knows.
@@ -64,6 +70,16 @@ pub enum PlantedInLane {
     FinalByTime,
     /// A caller's own ceiling is forgotten.
     CeilingForgotten,
+    /// A transaction ends by what is known, however long ago that was read.
+    FailsOnOldFacts,
+    /// A slot is bound by the count that is known, however long ago that was read.
+    BindsOnOldCount,
+    /// The day of a budget is that of the owner's clock, and never falls.
+    DayByOwnClock,
+    /// What was stored is not sent before the time that was stored with it.
+    WaitsForStoredTime,
+    /// Slots that are not known when a lane is loaded are a stranger's.
+    AdoptsAtLoad,
 }
 
 /// When a transaction of a lane is bound to a slot.
@@ -75,6 +91,17 @@ pub enum Allocation {
     Dispatch,
     /// As soon as its checks have passed, however many are out: a caller is told its slot when it hands it over.
     Admission,
+}
+
+/// What a lane does about slots that the chain has used and that it does not know, where they may be its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnknownSlots {
+    /// It holds until a person resumes it.
+    #[default]
+    Hold,
+    /// It goes on once each is proven to be none of its own, as far as it knows.
+    Adopt,
 }
 
 /// The rules a lane follows: its chain's settings and its signer's custody.
@@ -109,10 +136,16 @@ pub struct LaneSettings {
     /// Added to gas estimates, in percent.
     pub gas_headroom_percent: u32,
     /// Where the chain has no `finalized` block: this many blocks after its end a transaction's slot is still watched,
-    /// in case the chain takes back more than was called final.
+    /// in case the chain takes back more than was called final; and as deep must lie what sends a transaction to another
+    /// slot.
     pub watch_depth: u64,
+    /// Where several endpoints are configured: after this time without a second one, what one shows becomes final by its
+    /// word alone. None: never.
+    pub witness_wait: Option<Duration>,
     /// The most attempts one slot may have: re-pricing is always bounded.
     pub max_attempts: u32,
+    /// Slots that the chain has used and that are not known here, found when the lane is loaded.
+    pub on_unknown_slots: OnUnknownSlots,
     /// What happens to a displaced transaction whose caller did not say.
     pub on_displaced: OnDisplaced,
     /// Every transaction is simulated before it is signed, also one that brings its own gas.
@@ -170,7 +203,9 @@ impl Default for LaneSettings {
             max_spend_per_day: None,
             gas_headroom_percent: 20,
             watch_depth: 64,
+            witness_wait: Some(Duration::from_secs(600)),
             max_attempts: 32,
+            on_unknown_slots: OnUnknownSlots::Hold,
             on_displaced: OnDisplaced::Fail,
             checks: false,
             low_balance: None,

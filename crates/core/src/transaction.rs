@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Call;
-use crate::request::{After, AskedFees, Payload, Request, Speed};
+use crate::request::{After, AskedFees, CallId, Payload, Request, Speed};
 use crate::view::Receipt;
 use crate::{ContentVersion, LaneId, Millis, Price, QueueOrder, Slot, TxHash, TxId};
 
@@ -286,10 +286,16 @@ pub struct Status {
     /// The hash a caller should look for: the winner's, else the newest attempt's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<TxHash>,
+    /// The first hash of all, once `hash` is or was another: callers were told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_hash: Option<TxHash>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub won: Option<Won>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
+    /// It became final by the word of one endpoint, where several are configured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single_witness: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     pub updated_at: Millis,
@@ -313,11 +319,33 @@ impl Status {
             rechecking: false,
             displaced: false,
             hash: None,
+            first_hash: None,
             won: None,
             receipt: None,
+            single_witness: false,
             reason: None,
             updated_at: at,
         }
+    }
+
+    /// From now on this is the hash to look for; none while nothing is signed for it.
+    pub fn look_for(&mut self, hash: Option<TxHash>) {
+        if self.hash != hash {
+            self.first_hash = self.first_hash.or(self.hash);
+        }
+        self.hash = hash;
+    }
+
+    /// The hash of the first bytes that were ever stored for it. Who waits for a hash is told this one, however often it asks.
+    #[must_use]
+    pub fn told_hash(&self) -> Option<TxHash> {
+        self.first_hash.or(self.hash)
+    }
+
+    /// It has ended, and no bytes were ever stored for it: nothing of it can land, and a call that is made again is a new one.
+    #[must_use]
+    pub fn ended_unsigned(&self) -> bool {
+        self.state.is_terminal() && self.told_hash().is_none()
     }
 }
 
@@ -337,6 +365,12 @@ impl Transaction {
     pub fn version(&self) -> ContentVersion {
         let later = u32::try_from(self.status.later.len()).unwrap_or(u32::MAX);
         ContentVersion(ContentVersion::FIRST.0.saturating_add(later))
+    }
+
+    /// The call that it answers to, if its caller gave a nonce.
+    #[must_use]
+    pub fn call_id(&self) -> Option<&CallId> {
+        self.request.call().filter(|_| !self.status.ended_unsigned())
     }
 
     /// The newest content is a no-op.
@@ -371,6 +405,25 @@ impl Transaction {
             Content::NoOp => None,
         });
         replaced.unwrap_or(&self.request.payload)
+    }
+
+    /// The version itself, or, where it is a no-op, the newest one before it that does what a caller asked.
+    #[must_use]
+    pub fn payload_version(&self, version: ContentVersion) -> ContentVersion {
+        let first = ContentVersion::FIRST.0;
+        let asked = (first..=version.0.min(self.version().0)).rev().map(ContentVersion);
+        asked.into_iter().find(|version| !self.is_no_op_at(*version)).unwrap_or(ContentVersion::FIRST)
+    }
+
+    /// What a caller asked for in one version; a no-op stands for what was asked before it.
+    #[must_use]
+    pub fn payload_of(&self, version: ContentVersion) -> &Payload {
+        let version = self.payload_version(version);
+        let later = version.0.checked_sub(ContentVersion::FIRST.0 + 1).and_then(|n| usize::try_from(n).ok());
+        match later.and_then(|n| self.status.later.get(n)) {
+            Some(Content::Payload(payload)) => payload,
+            Some(Content::NoOp) | None => &self.request.payload,
+        }
     }
 
     /// Everything it was ever to do, the newest first: bytes of each may be out.

@@ -1,6 +1,6 @@
 //! What is known of a chain: blocks, receipts and the view that the watcher makes of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use alloy_primitives::B256;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fees::FeeQuote;
 use crate::request::Finality;
+use crate::witness::Witnessed;
 use crate::{Account, Gas, Millis, Price, Slot, TxHash, Wei};
 
 /// A block by number and hash; the hash decides.
@@ -50,6 +51,24 @@ pub enum ChainStatus {
     Changed,
 }
 
+/// The number of a look at a chain, which begins with asking for the newest block. Later looks have higher numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Look(pub u64);
+
+/// An account as it was at one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccountView {
+    pub count: Slot,
+    /// Of the same block, if it could be read.
+    pub balance: Option<Wei>,
+    /// Its code is a delegation (EIP-7702), as far as is known.
+    pub delegated: bool,
+    /// The head at which the count and the balance were read.
+    pub at: BlockRef,
+    /// The look that read them.
+    pub read: Look,
+}
+
 /// How many blocks below the head slots are watched at most, also where `finalized` stands still.
 pub const DEEPEST_WATCH: u64 = 1_024;
 
@@ -62,15 +81,13 @@ pub struct ChainView {
     pub head_since: Millis,
     /// Hashes of the newest canonical blocks, oldest first, without holes.
     pub recent: Arc<BTreeMap<u64, B256>>,
+    /// How far up all this is known to two endpoints: what becomes final is counted from there, not from the head.
+    pub witnessed: Witnessed,
     pub safe: Option<u64>,
     pub finalized: Option<u64>,
     pub fees: FeeQuote,
-    /// Each account's count, at the head's hash or as it was when it was last asked for on this fork.
-    pub counts: BTreeMap<Account, Slot>,
-    /// Each account's balance, of the same block as its count, as far as it is known.
-    pub balances: BTreeMap<Account, Wei>,
-    /// Accounts whose code is a delegation (EIP-7702), as far as it is known.
-    pub delegated: BTreeSet<Account>,
+    /// Each account, at the head or as it was when it was last asked for on this fork.
+    pub accounts: BTreeMap<Account, AccountView>,
 }
 
 /// Where a block stands in a view.
@@ -87,6 +104,18 @@ pub enum Standing {
 }
 
 impl ChainView {
+    /// The account's count, also if it is of an older head.
+    #[must_use]
+    pub fn count(&self, account: &Account) -> Option<Slot> {
+        self.accounts.get(account).map(|account| account.count)
+    }
+
+    /// The account's balance, also if it is of an older head.
+    #[must_use]
+    pub fn balance(&self, account: &Account) -> Option<Wei> {
+        self.accounts.get(account)?.balance
+    }
+
     /// Is this block part of the chain?
     #[must_use]
     pub fn standing(&self, block: &BlockRef) -> Standing {
@@ -112,26 +141,66 @@ impl ChainView {
         self.head.at.number.saturating_sub(block.number)
     }
 
+    /// The block from which depth is counted where it makes something final: the newest that two endpoints have shown, or
+    /// the head where one endpoint's word is to do.
+    #[must_use]
+    pub fn counted_from(&self) -> Option<u64> {
+        if self.witnessed.alone { Some(self.head.at.number) } else { self.witnessed.by_two }
+    }
+
     /// Has this block reached the wanted finality? One below the recent ones is taken to be part of the chain: who asks
     /// has checked it when it was seen.
     #[must_use]
     pub fn is_final(&self, block: &BlockRef, finality: Finality) -> bool {
         matches!(self.standing(block), Standing::Canonical | Standing::Older)
-            && match finality {
-                Finality::Blocks(depth) => self.confirmations(block) >= depth,
-                Finality::Safe => self.safe.is_some_and(|safe| block.number <= safe),
-                Finality::Finalized => self.finalized.is_some_and(|done| block.number <= done),
-            }
+            && self.final_number(finality).is_some_and(|newest| block.number <= newest)
+    }
+
+    /// The newest block that has this finality; none while the chain is too short for it, or has no such tag.
+    #[must_use]
+    pub fn final_number(&self, finality: Finality) -> Option<u64> {
+        self.final_below(finality, self.counted_from()?)
+    }
+
+    /// The same as far as two endpoints say so. Time changes nothing about it.
+    #[must_use]
+    pub fn final_by_two(&self, finality: Finality) -> Option<u64> {
+        self.final_below(finality, self.witnessed.by_two?)
+    }
+
+    fn final_below(&self, finality: Finality, top: u64) -> Option<u64> {
+        match finality {
+            Finality::Blocks(depth) => top.checked_sub(depth),
+            Finality::Safe => self.safe.map(|safe| safe.min(top)),
+            Finality::Finalized => self.finalized.map(|finalized| finalized.min(top)),
+        }
+    }
+
+    /// The newest block by which something may be decided that a reorganisation must not undo: that a slot is a stranger's,
+    /// or that its transaction may have another one. It has each of these finalities, and the chain itself calls it final
+    /// or, where the chain says no such thing, it lies at that depth; and two endpoints say so, where there are two.
+    ///
+    /// Whatever sends a transaction to another slot asks here, and only here: if two such decisions waited for different
+    /// depths, what the shallower one gave up could come back and land beside what the deeper one still holds.
+    #[must_use]
+    pub fn settled_for(&self, finalities: impl IntoIterator<Item = Finality>, depth: u64) -> Option<u64> {
+        let of_chain = match self.finalized {
+            Some(_) => self.final_by_two(Finality::Finalized),
+            None => self.final_by_two(Finality::Blocks(depth)),
+        };
+        let mut asked = finalities.into_iter().map(|finality| self.final_by_two(finality));
+        asked.try_fold(of_chain?, |settled, number| Some(settled.min(number?)))
     }
 
     /// The newest block that nobody needs to look at again: the chain's own `finalized`, or, where it has none or it
-    /// has stopped, one that lies deeper than any reorganisation that is still answered by sending again.
+    /// has stopped, one that lies deeper than any reorganisation that is still answered by sending again. What
+    /// [`Self::settled_for`] decides by is never newer.
     #[must_use]
     pub fn settled_number(&self, depth: u64) -> Option<u64> {
-        let head = self.head.at.number;
+        let top = self.counted_from()?;
         match self.finalized {
-            Some(finalized) => Some(finalized.max(head.saturating_sub(DEEPEST_WATCH))),
-            None => head.checked_sub(depth),
+            Some(finalized) => Some(finalized.min(top).max(top.saturating_sub(DEEPEST_WATCH))),
+            None => top.checked_sub(depth),
         }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! | asked for its count and its balance | when |
 //! |---|---|
-//! | a lane that was just loaded | at once |
+//! | a lane that was just loaded, or that asks for it | at once |
 //! | one whose transaction is in a new block | at that block |
-//! | one that waits for something or has something out | at a new head, a second after the last time |
+//! | one that has something to give a slot to | at every new head |
+//! | one that has something out | at a new head, a second after the last time |
 //! | one whose last are in blocks and not final | at a new head, ten seconds after the last time |
-//! | one at rest | never: it is loaded again when it gets work, if the last answer is older than that |
+//! | one at rest | never: it asks when it gets work |
 //! | every lane | when the chain went over to another fork, or a stretch of it was not followed |
 //!
-//! Of those that are not asked about the last answer stands. So what is asked grows with the work, not with the lanes,
-//! and what a stranger does with an account is seen a little later than what we do.
+//! Of those that are not asked about the last answer stands, and says of which head it is: no slot is bound by an old one. So
+//! what is asked grows with the work, not with the lanes, and what a stranger does with an account at rest is seen when it
+//! matters.
 //!
 //! The code is read rarely: it only tells a delegation (EIP-7702), and anyone may carry an account's authorization to the
 //! chain. It is read again now and then, and after something of the account's own was mined, which may have been one.
@@ -18,14 +20,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use alloy_primitives::B256;
-use landfall_core::{Account, Millis, Slot, Wei};
+use landfall_core::view::{AccountView, BlockRef, Look};
+use landfall_core::{Account, Slot, Wei};
+use tokio::time::Instant;
 
 use crate::directory::Pace;
 
 const BUSY_EVERY: Duration = Duration::from_secs(1);
-/// Answers that are older are old.
-pub(crate) const OTHERS_EVERY: Duration = Duration::from_secs(10);
+const OTHERS_EVERY: Duration = Duration::from_secs(10);
 const CODE_EVERY: Duration = Duration::from_secs(60);
 /// Of an account that has something mined all the time.
 const CODE_WHEN_MINED_EVERY: Duration = Duration::from_secs(5);
@@ -35,27 +37,24 @@ const LOOKED_EVERY: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub(crate) struct Accounts {
     known: BTreeMap<Account, Known>,
-    looked_at: Option<Millis>,
+    looked_at: Option<Instant>,
 }
 
 struct Known {
-    count: Slot,
-    /// Without it a transaction is tried, and the node says.
-    balance: Option<Wei>,
-    /// The head of the last answer, and when it came.
-    head: B256,
-    asked_at: Millis,
+    /// As last answered. Without a balance a transaction is tried, and the node says.
+    account: AccountView,
+    asked_at: Instant,
     code: Code,
 }
 
 #[derive(Default)]
 struct Code {
     delegated: bool,
-    read_at: Option<Millis>,
+    read_at: Option<Instant>,
     /// Something was mined since it was read.
     mined: bool,
     /// When it was last read for that reason.
-    read_when_mined_at: Option<Millis>,
+    read_when_mined_at: Option<Instant>,
 }
 
 /// Who is asked about at one look.
@@ -74,11 +73,13 @@ pub(crate) struct Answers {
 }
 
 /// What makes a look ask.
-pub(crate) struct Look {
-    pub(crate) head: B256,
-    pub(crate) now: Millis,
+pub(crate) struct Reasons {
+    pub(crate) look: Look,
+    pub(crate) head: BlockRef,
+    pub(crate) now: Instant,
     pub(crate) lanes: BTreeMap<Account, Pace>,
-    pub(crate) uncounted: BTreeSet<Account>,
+    /// Lanes that were just loaded, or that ask for it.
+    pub(crate) asking: BTreeSet<Account>,
     pub(crate) mined: BTreeSet<Account>,
     /// What was known may not hold any more.
     pub(crate) all: bool,
@@ -86,25 +87,27 @@ pub(crate) struct Look {
 
 impl Accounts {
     /// While the head stays: is it time to see whether somebody is due?
-    pub(crate) fn may_be_due(&self, now: Millis) -> bool {
-        !self.known.is_empty() && self.looked_at.is_none_or(|at| now.since(at) >= LOOKED_EVERY)
+    pub(crate) fn may_be_due(&self, now: Instant) -> bool {
+        !self.known.is_empty() && self.looked_at.is_none_or(|at| now.duration_since(at) >= LOOKED_EVERY)
     }
 
     /// Forgets who has gone, and says who is due.
-    pub(crate) fn due(&mut self, look: &Look) -> Due {
-        self.looked_at = Some(look.now);
-        self.known.retain(|account, _| look.lanes.contains_key(account));
+    pub(crate) fn due(&mut self, reasons: &Reasons) -> Due {
+        self.looked_at = Some(reasons.now);
+        self.known.retain(|account, _| reasons.lanes.contains_key(account));
         let mut due = Due::default();
-        for (account, pace) in &look.lanes {
+        for (account, pace) in &reasons.lanes {
             let known = self.known.get_mut(account);
-            let mined = look.mined.contains(account);
+            let mined = reasons.mined.contains(account);
             let (asked, code) = match known {
                 None => (true, true),
                 Some(known) => {
                     known.code.mined |= mined;
-                    let asked =
-                        look.all || mined || look.uncounted.contains(account) || known.is_old(*pace, look);
-                    (asked, asked && known.code.is_old(look.now))
+                    let asked = reasons.all
+                        || mined
+                        || reasons.asking.contains(account)
+                        || known.is_old(*pace, reasons);
+                    (asked, asked && known.code.is_old(reasons.now))
                 }
             };
             due.accounts.extend(asked.then_some(*account));
@@ -114,53 +117,49 @@ impl Accounts {
     }
 
     /// Takes what was answered, each in the order asked.
-    pub(crate) fn take(&mut self, look: &Look, due: &Due, answers: Answers) {
+    pub(crate) fn take(&mut self, reasons: &Reasons, due: &Due, answers: Answers) {
         let mut balances = answers.balances.into_iter();
         for (account, count) in due.accounts.iter().zip(answers.counts) {
             let code = self.known.remove(account).map(|known| known.code).unwrap_or_default();
-            let known = Known { count, balance: balances.next(), head: look.head, asked_at: look.now, code };
-            self.known.insert(*account, known);
+            let balance = balances.next();
+            let (at, read, delegated) = (reasons.head, reasons.look, code.delegated);
+            let view = AccountView { count, balance, delegated, at, read };
+            self.known.insert(*account, Known { account: view, asked_at: reasons.now, code });
         }
         for (account, delegated) in due.codes.iter().zip(answers.codes) {
             if let Some(known) = self.known.get_mut(account) {
-                known.code.take(delegated, look.now);
+                known.code.take(delegated, reasons.now);
+                known.account.delegated = delegated;
             }
         }
     }
 
-    pub(crate) fn counts(&self) -> BTreeMap<Account, Slot> {
-        self.known.iter().map(|(account, known)| (*account, known.count)).collect()
-    }
-
-    pub(crate) fn balances(&self) -> BTreeMap<Account, Wei> {
-        self.known.iter().filter_map(|(account, known)| Some((*account, known.balance?))).collect()
-    }
-
-    pub(crate) fn delegated(&self) -> BTreeSet<Account> {
-        let delegated = self.known.iter().filter(|(_, known)| known.code.delegated);
-        delegated.map(|(account, _)| *account).collect()
+    /// What is known, as a view shows it.
+    pub(crate) fn views(&self) -> BTreeMap<Account, AccountView> {
+        self.known.iter().map(|(account, known)| (*account, known.account)).collect()
     }
 }
 
 impl Known {
-    fn is_old(&self, pace: Pace, look: &Look) -> bool {
+    fn is_old(&self, pace: Pace, reasons: &Reasons) -> bool {
         let every = match pace {
+            Pace::Giving => Duration::ZERO,
             Pace::Busy => BUSY_EVERY,
             Pace::Settling => OTHERS_EVERY,
             Pace::Resting => return false,
         };
-        self.head != look.head && look.now.since(self.asked_at) >= every
+        self.account.at != reasons.head && reasons.now.duration_since(self.asked_at) >= every
     }
 }
 
 impl Code {
-    fn is_old(&self, now: Millis) -> bool {
-        let older = |at: Option<Millis>, than: Duration| at.is_none_or(|at| now.since(at) >= than);
+    fn is_old(&self, now: Instant) -> bool {
+        let older = |at: Option<Instant>, than: Duration| at.is_none_or(|at| now.duration_since(at) >= than);
         older(self.read_at, CODE_EVERY)
             || (self.mined && older(self.read_when_mined_at, CODE_WHEN_MINED_EVERY))
     }
 
-    fn take(&mut self, delegated: bool, now: Millis) {
+    fn take(&mut self, delegated: bool, now: Instant) {
         let read_when_mined_at = if self.mined { Some(now) } else { self.read_when_mined_at };
         *self = Self { delegated, read_at: Some(now), mined: false, read_when_mined_at };
     }
@@ -168,9 +167,11 @@ impl Code {
 
 #[cfg(test)]
 mod tests {
-    use alloy_primitives::Address;
+    use alloy_primitives::{Address, B256};
 
     use super::*;
+
+    static BEGUN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
 
     fn account(n: u8) -> Account {
         Account(Address::with_last_byte(n))
@@ -181,23 +182,24 @@ mod tests {
         head: u8,
         second: u64,
         pace: Pace,
-        uncounted: bool,
+        asking: bool,
         mined: bool,
         all: bool,
     }
 
     impl Case {
         fn new(head: u8, second: u64, pace: Pace) -> Self {
-            Self { head, second, pace, uncounted: false, mined: false, all: false }
+            Self { head, second, pace, asking: false, mined: false, all: false }
         }
 
         fn look(&self, accounts: &mut Accounts) -> Due {
             let only = |wanted: bool| wanted.then_some(account(1)).into_iter().collect::<BTreeSet<_>>();
-            let look = Look {
-                head: B256::with_last_byte(self.head),
-                now: Millis(self.second * 1_000),
+            let look = Reasons {
+                look: Look(self.second),
+                head: BlockRef { number: u64::from(self.head), hash: B256::with_last_byte(self.head) },
+                now: *BEGUN + Duration::from_secs(self.second),
                 lanes: BTreeMap::from([(account(1), self.pace)]),
-                uncounted: only(self.uncounted),
+                asking: only(self.asking),
                 mined: only(self.mined),
                 all: self.all,
             };
@@ -221,8 +223,10 @@ mod tests {
 
     #[test]
     fn an_account_is_asked_about_when_it_moved_or_its_last_answer_is_old() {
-        use Pace::{Busy, Resting, Settling};
+        use Pace::{Busy, Giving, Resting, Settling};
         let cases = [
+            (Case::new(0, 100, Giving), false, "the head is the same"),
+            (Case::new(1, 0, Giving), true, "a slot is to be given"),
             (Case::new(0, 100, Busy), false, "the head is the same"),
             (Case::new(1, 0, Busy), false, "asked a moment ago"),
             (Case::new(1, 1, Busy), true, "a second ago"),
@@ -231,12 +235,28 @@ mod tests {
             (Case::new(1, 10, Settling), true, "in blocks for long"),
             (Case::new(1, 100, Resting), false, "at rest"),
             (Case { mined: true, ..Case::new(1, 0, Resting) }, true, "it is in a block"),
-            (Case { uncounted: true, ..Case::new(0, 0, Resting) }, true, "it was loaded again"),
+            (Case { asking: true, ..Case::new(0, 0, Resting) }, true, "it asks"),
             (Case { all: true, ..Case::new(1, 0, Resting) }, true, "another fork"),
         ];
         for (case, wanted, what) in cases {
             assert_eq!(case.is_due(), wanted, "{what}");
         }
+    }
+
+    #[test]
+    fn an_answer_says_of_which_head_it_is_and_which_look_read_it() {
+        let mut accounts = Accounts::default();
+        Case::new(0, 1, Pace::Resting).look(&mut accounts);
+        let shown = |accounts: &Accounts| {
+            let view = accounts.views()[&account(1)];
+            (view.at.number, view.read)
+        };
+        Case::new(1, 2, Pace::Resting).look(&mut accounts);
+        assert_eq!(shown(&accounts), (0, Look(1)), "it was not asked about");
+        Case::new(2, 3, Pace::Giving).look(&mut accounts);
+        assert_eq!(shown(&accounts), (2, Look(3)));
+        Case { asking: true, ..Case::new(2, 4, Pace::Resting) }.look(&mut accounts);
+        assert_eq!(shown(&accounts), (2, Look(4)), "read again at the same head");
     }
 
     #[test]
@@ -258,10 +278,11 @@ mod tests {
     fn what_is_known_of_a_lane_that_went_is_forgotten() {
         let mut accounts = Accounts::default();
         Case::new(0, 0, Pace::Busy).look(&mut accounts);
-        assert_eq!(accounts.counts(), BTreeMap::from([(account(1), Slot(7))]));
-        let (lanes, uncounted, mined) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let look = Look { head: B256::ZERO, now: Millis(1), lanes, uncounted, mined, all: false };
-        assert_eq!(accounts.due(&look), Due::default());
-        assert!(accounts.counts().is_empty() && accounts.balances().is_empty());
+        assert_eq!(accounts.views().get(&account(1)).map(|account| account.count), Some(Slot(7)));
+        let head = BlockRef { number: 0, hash: B256::ZERO };
+        let (lanes, asking, mined) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let reasons = Reasons { look: Look(1), head, now: *BEGUN, lanes, asking, mined, all: false };
+        assert_eq!(accounts.due(&reasons), Due::default());
+        assert!(accounts.views().is_empty());
     }
 }

@@ -5,7 +5,7 @@ use landfall_core::request::{
     AskedFees, AtOnce, NewTransaction, OnInsufficientFunds, Options, Payload, Request, fingerprint,
 };
 use landfall_core::settings::TxLimits;
-use landfall_core::view::ChainView;
+use landfall_core::view::{ChainStatus, ChainView};
 use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, TxId};
 
 use crate::parts::Parts;
@@ -134,10 +134,16 @@ pub(crate) fn check(
     if payload.to.is_none() && payload.data.as_ref().is_empty() {
         return Err(Refused::NothingToDo);
     }
-    if deadline.is_some_and(|deadline| deadline <= now) {
+    let block_time = view.filter(|view| view.status == ChainStatus::Live).map(|view| view.head.timestamp);
+    if is_late(deadline, block_time, now) {
         return Err(Refused::DeadlinePassed);
     }
     Ok(())
+}
+
+/// No block can still be in time. A deadline is judged by block time; only while no block is known, by our clock.
+fn is_late(deadline: Option<Millis>, block_time: Option<Millis>, now: Millis) -> bool {
+    deadline.is_some_and(|deadline| deadline <= block_time.unwrap_or(now))
 }
 
 fn check_gas(payload: &Payload, view: Option<&ChainView>, limits: &TxLimits) -> Result<(), Refused> {
@@ -262,4 +268,23 @@ pub(crate) fn check_fees(fees: AskedFees, ceiling: Price) -> Result<(), Refused>
 /// An endpoint that can be used, among these.
 pub(crate) fn any_usable(endpoints: &[EndpointHealth]) -> bool {
     endpoints.iter().any(|endpoint| endpoint.usable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_judged_by_block_time_whatever_our_clock_says() {
+        let years = 10 * 365 * 86_400_000;
+        let block = Millis(2_000_000_000_000);
+        for ours in [block, Millis(block.0 + years), Millis(block.0 - years)] {
+            let is_late = |deadline: u64| is_late(Some(Millis(deadline)), Some(block), ours);
+            assert!(!is_late(block.0 + 1), "at {ours:?}");
+            assert!(is_late(block.0), "at {ours:?}: the next block is later");
+            assert!(is_late(block.0 - 1), "at {ours:?}");
+        }
+        assert!(is_late(Some(block), None, block), "before the first block our clock is all there is");
+        assert!(!is_late(None, Some(block), block));
+    }
 }

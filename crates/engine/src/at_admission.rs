@@ -75,7 +75,7 @@ impl Handle {
         match admission {
             Admission::New(tx) => Admission::New(self.bound(tx, until).await),
             Admission::Replay(tx) => Admission::Replay(self.bound(tx, until).await),
-            Admission::Removed(_) | Admission::Conflict(_) => admission,
+            Admission::Removed(_) | Admission::Conflict(_) | Admission::NonceReused(_) => admission,
         }
     }
 

@@ -8,6 +8,8 @@
 //!
 //! A caller that hears an error sends again. So one that has no bytes in time must not land later: it is withdrawn, and
 //! the error is given when that is on disk. With a key of its own the caller can ask again instead, and it stays.
+//!
+//! The hash is that of the first bytes of all, also for one who asks again after others were signed.
 
 use std::time::Duration;
 
@@ -57,7 +59,7 @@ impl Drop for Hurried<'_> {
 
 /// Nothing more is to be waited for.
 fn is_known(status: &Status) -> bool {
-    status.hash.is_some() || status.state.is_terminal() || status.state == TxState::AwaitingApproval
+    status.told_hash().is_some() || status.state.is_terminal() || status.state == TxState::AwaitingApproval
 }
 
 impl Handle {
@@ -71,7 +73,10 @@ impl Handle {
         if submission.request_id.is_none()
             && let Some(hold) = self.hold(lane).await.filter(|hold| *hold != Hold::NoView)
         {
-            return Err(SubmitError::NoSlot { lane, why: hold.sentence() });
+            let known = self.known(&submission).await?;
+            let answer = known.ok_or(SubmitError::NoSlot { lane, why: hold.sentence() });
+            self.tell(&answer);
+            return answer.map(|admission| (admission, None));
         }
         self.admit_now(submission).await
     }
@@ -86,8 +91,11 @@ impl Handle {
         gone: impl Future<Output = ()>,
     ) -> Told {
         let keyed = tx.request.request_id.is_some();
+        if let Some(hash) = tx.status.told_hash() {
+            return Told::Hash(hash);
+        }
         if let Some(told) = self.told(tx, listening, Instant::now() + limit, gone).await {
-            let asked = told.state == TxState::AwaitingApproval && told.hash.is_none();
+            let asked = awaits_approval(&told);
             if asked && !keyed {
                 return self.withdraw(tx, "a person must say yes to it first".to_owned()).await;
             }
@@ -96,7 +104,10 @@ impl Handle {
             }
             return answer(told);
         }
-        let why = self.explain(tx.lane, tx.id).await.unwrap_or_else(|| self.explain_from_afar(tx));
+        let why = match self.explain(tx.lane, tx.id).await {
+            Some(told) => told,
+            None => self.explain_from_afar(tx).await,
+        };
         if keyed { Told::Waiting { why } } else { self.withdraw(tx, why).await }
     }
 
@@ -107,8 +118,7 @@ impl Handle {
         let until = Instant::now() + WITHDRAW_LIMIT;
         let mut told = self.told(tx, None, until, std::future::pending()).await;
         // A person's yes may be outstanding all the while.
-        while told.as_ref().is_some_and(|told| told.state == TxState::AwaitingApproval && told.hash.is_none())
-        {
+        while told.as_ref().is_some_and(awaits_approval) {
             if Instant::now() >= until {
                 told = None;
                 break;
@@ -168,8 +178,13 @@ impl Handle {
     }
 }
 
+/// A person must say yes, and nothing was ever signed.
+fn awaits_approval(status: &Status) -> bool {
+    status.state == TxState::AwaitingApproval && status.told_hash().is_none()
+}
+
 fn answer(status: Status) -> Told {
-    match status.hash {
+    match status.told_hash() {
         Some(hash) => Told::Hash(hash),
         None => Told::Ended(Box::new(status)),
     }

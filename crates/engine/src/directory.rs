@@ -2,14 +2,16 @@
 //!
 //! A new head is a turn of every lane that has something under way. One that is at rest finds the newest view when it
 //! wakes, and is woken only by what is about itself: its own count and balance, a receipt, another fork. So a thousand
-//! lanes without work cost nothing at a block. What it knows of its account may have become old meanwhile: then it is loaded
-//! again before it goes on ([`Directory::was_asked_before`]).
+//! lanes without work cost nothing at a block. What it knows of its account may have become old meanwhile: then it asks before it
+//! goes on ([`Directory::wants_head`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use landfall_core::view::{ChainStatus, ChainView, Receipt};
-use landfall_core::{Account, ChainId, LaneId, Millis, Slot, TxHash, TxId};
+use landfall_core::view::{ChainStatus, ChainView, Look, Receipt};
+use landfall_core::{Account, ChainId, LaneId, Slot, TxHash, TxId};
+use tokio::time::Instant;
 
 use crate::mailbox::Mailbox;
 
@@ -34,9 +36,13 @@ struct OfChain {
     wanted: HashMap<TxHash, Account>,
     /// Lanes that have not been shown a count since they were loaded.
     uncounted: BTreeSet<Account>,
+    /// Lanes that ask for their account. None: at the newest head; else by a look that begins after this one.
+    asking: BTreeMap<Account, Option<Look>>,
+    /// The last look that has begun.
+    begun: Look,
     newest: Option<Arc<ChainView>>,
-    /// Whose counts were asked for at the head of the newest view, and when.
-    asked: BTreeMap<Account, Millis>,
+    /// Since when its head is known.
+    head_since: Option<Instant>,
     /// The last views, oldest first, one for each head.
     past: VecDeque<Arc<ChainView>>,
     /// The newest view whose receipts every lane here has stored: what callers are shown of the chain.
@@ -51,14 +57,14 @@ struct Loaded {
     taken: Option<Taken>,
     /// How many hashes it waits for.
     wanted: usize,
-    /// When its count was last asked for.
-    asked_at: Option<Millis>,
 }
 
 /// What a lane needs to hear of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Pace {
-    /// Something waits or is out: every head, and its count and its balance soon.
+    /// Something is to be given a slot: every head, and its count and its balance at each.
+    Giving,
+    /// Something is out, or the lane holds: every head, and its count and its balance soon.
     #[default]
     Busy,
     /// Everything is in blocks that are not final: every head.
@@ -71,18 +77,18 @@ pub(crate) enum Pace {
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     head: u64,
-    /// The account's count that goes with what is stored.
-    count: Option<Slot>,
+    /// As far as its count may be shown.
+    up_to: Option<Slot>,
 }
 
 /// A view for the lanes.
 pub(crate) struct News {
+    /// The look that found it out.
+    pub(crate) look: Look,
     pub(crate) view: Arc<ChainView>,
     pub(crate) receipts: BTreeMap<LaneId, Vec<Receipt>>,
     /// Whose counts and balances were asked for at this head.
     pub(crate) asked: Vec<Account>,
-    /// When they were.
-    pub(crate) at: Millis,
     /// What was built on before may be gone: every lane looks at it.
     pub(crate) for_all: bool,
 }
@@ -110,9 +116,8 @@ impl OfChain {
     fn remember(&mut self, news: &News) {
         let at = news.view.head.at;
         if self.newest.as_ref().is_none_or(|before| before.head.at != at) {
-            self.asked.clear();
+            self.head_since = Some(Instant::now());
         }
-        self.asked.extend(news.asked.iter().map(|account| (*account, news.at)));
         if self.past.back().is_some_and(|last| last.head.at == at) {
             self.past.pop_back();
         }
@@ -145,14 +150,14 @@ impl Directory {
     pub(crate) fn enter(&self, lane: LaneId, mailbox: Arc<Mailbox>, hashes: impl Iterator<Item = TxHash>) {
         let mut inner = self.inner();
         let chain = inner.chains.entry(lane.chain).or_default();
-        let asked_at = chain.asked.get(&lane.signer).copied();
-        // What was asked about a lane that left since is not in later views of the head.
-        let has_count = |view: &&Arc<ChainView>| view.counts.contains_key(&lane.signer);
-        match chain.newest.as_ref().filter(|_| asked_at.is_some()).filter(has_count) {
+        let is_of_head = |view: &&Arc<ChainView>| {
+            view.accounts.get(&lane.signer).is_some_and(|account| account.at == view.head.at)
+        };
+        match chain.newest.as_ref().filter(is_of_head) {
             Some(view) => mailbox.view(view.clone(), Vec::new()),
             None => drop(chain.uncounted.insert(lane.signer)),
         }
-        let loaded = Loaded { mailbox, pace: Pace::default(), taken: None, wanted: 0, asked_at };
+        let loaded = Loaded { mailbox, pace: Pace::default(), taken: None, wanted: 0 };
         if let Some(before) = chain.lanes.insert(lane.signer, loaded) {
             chain.reached.leaves(before.head());
         }
@@ -165,6 +170,7 @@ impl Directory {
         let Some(chain) = inner.chains.get_mut(&lane.chain) else { return };
         let Some(loaded) = chain.lanes.remove(&lane.signer) else { return };
         chain.uncounted.remove(&lane.signer);
+        chain.asking.remove(&lane.signer);
         chain.reached.leaves(loaded.head());
         chain.advance();
         if loaded.wanted > 0 {
@@ -270,35 +276,67 @@ impl Directory {
         }
     }
 
-    /// What a lane knows of its account is as old as this or older, and from another head than the newest.
-    pub(crate) fn was_asked_before(&self, lane: LaneId, time: Millis) -> bool {
+    /// A look at the chain begins.
+    pub(crate) fn begin_look(&self, chain: ChainId) -> Look {
+        let mut inner = self.inner();
+        let begun = &mut inner.chains.entry(chain).or_default().begun;
+        begun.0 += 1;
+        *begun
+    }
+
+    /// This lane wants its account at the newest head. False if it is being asked for already.
+    pub(crate) fn wants_head(&self, lane: LaneId) -> bool {
+        let mut inner = self.inner();
+        let Some(chain) = inner.chains.get_mut(&lane.chain) else { return false };
+        let asks = chain.lanes.contains_key(&lane.signer)
+            && !chain.uncounted.contains(&lane.signer)
+            && !chain.asking.contains_key(&lane.signer);
+        if asks {
+            chain.asking.insert(lane.signer, None);
+        }
+        asks
+    }
+
+    /// This lane wants its account as a look shows it that has not begun yet: one after the look that is told.
+    pub(crate) fn wants_anew(&self, lane: LaneId) -> Look {
+        let mut inner = self.inner();
+        let chain = inner.chains.entry(lane.chain).or_default();
+        if chain.lanes.contains_key(&lane.signer) {
+            chain.asking.insert(lane.signer, Some(chain.begun));
+        }
+        chain.begun
+    }
+
+    /// Lanes whose accounts are asked about, whatever is known: they were just loaded, or want it.
+    pub(crate) fn asking(&self, chain: ChainId) -> BTreeSet<Account> {
         let inner = self.inner();
-        let Some(chain) = inner.chains.get(&lane.chain) else { return false };
-        let asked_at = chain.lanes.get(&lane.signer).and_then(|loaded| loaded.asked_at);
-        !chain.asked.contains_key(&lane.signer) && asked_at.is_some_and(|asked| asked <= time)
+        let Some(chain) = inner.chains.get(&chain) else { return BTreeSet::new() };
+        chain.uncounted.iter().chain(chain.asking.keys()).copied().collect()
     }
 
-    /// Lanes that wait for their first count since they were loaded.
-    pub(crate) fn uncounted(&self, chain: ChainId) -> BTreeSet<Account> {
-        self.inner().chains.get(&chain).map(|chain| chain.uncounted.clone()).unwrap_or_default()
-    }
-
-    pub(crate) fn has_uncounted(&self, chain: ChainId) -> bool {
-        self.inner().chains.get(&chain).is_some_and(|chain| !chain.uncounted.is_empty())
+    pub(crate) fn is_asked(&self, chain: ChainId) -> bool {
+        let inner = self.inner();
+        let chain = inner.chains.get(&chain);
+        chain.is_some_and(|chain| !chain.uncounted.is_empty() || !chain.asking.is_empty())
     }
 
     pub(crate) fn view(&self, chain: ChainId) -> Option<Arc<ChainView>> {
         self.inner().chains.get(&chain)?.newest.clone()
     }
 
+    /// How long the head of the newest view has been the same.
+    pub(crate) fn head_age(&self, chain: ChainId) -> Option<Duration> {
+        self.inner().chains.get(&chain)?.head_since.map(|since| since.elapsed())
+    }
+
     /// A lane has stored what it was shown up to here.
-    pub(crate) fn took(&self, lane: LaneId, view: Option<&ChainView>, count: Option<Slot>) {
+    pub(crate) fn took(&self, lane: LaneId, view: Option<&ChainView>, up_to: Option<Slot>) {
         let mut inner = self.inner();
         let Some(chain) = inner.chains.get_mut(&lane.chain) else { return };
         let Some(loaded) = chain.lanes.get_mut(&lane.signer) else { return };
         let before = loaded.head();
         let Some(head) = view.map(|view| view.head.at.number).or(before) else { return };
-        loaded.taken = Some(Taken { head, count });
+        loaded.taken = Some(Taken { head, up_to });
         if before != Some(head) {
             chain.reached.leaves(before);
             chain.reached.arrives(Some(head));
@@ -313,23 +351,28 @@ impl Directory {
         chain.map_or((None, None), |chain| (chain.shown.clone(), chain.newest.clone()))
     }
 
-    /// The count that goes with what a lane that runs here has stored.
-    pub(crate) fn shown_count(&self, lane: LaneId) -> Option<Slot> {
-        self.inner().chains.get(&lane.chain)?.lanes.get(&lane.signer)?.taken?.count
+    /// As far as the count of a lane that runs here may be shown, by what it has stored.
+    pub(crate) fn shown_up_to(&self, lane: LaneId) -> Option<Slot> {
+        self.inner().chains.get(&lane.chain)?.lanes.get(&lane.signer)?.taken?.up_to
     }
 
-    /// Hands a new view to the lanes of the chain. One of the head they know goes only to those it has something for.
+    /// Hands a new view to the lanes of the chain. One of the head they know goes only to those it has something for, unless
+    /// more of it counts.
     pub(crate) fn publish(&self, id: ChainId, mut news: News) {
         let mut inner = self.inner();
         let chain = inner.chains.entry(id).or_default();
         let head = news.view.head.at;
-        let is_new = news.for_all || chain.newest.as_ref().is_none_or(|before| before.head.at != head);
+        // A block that a second endpoint has shown since may end what waits for that.
+        let is_known = |before: &Arc<ChainView>| {
+            before.head.at == head && before.witnessed.counts_alike(&news.view.witnessed)
+        };
+        let is_new = news.for_all || !chain.newest.as_ref().is_some_and(is_known);
         let changed = news.view.status == ChainStatus::Changed;
         chain.remember(&news);
         for account in &news.asked {
             chain.uncounted.remove(account);
-            if let Some(loaded) = chain.lanes.get_mut(account) {
-                loaded.asked_at = Some(news.at);
+            if chain.asking.get(account).is_some_and(|begun| begun.is_none_or(|begun| begun < news.look)) {
+                chain.asking.remove(account);
             }
         }
         let asked: BTreeSet<Account> = news.asked.iter().copied().collect();
@@ -343,7 +386,10 @@ impl Directory {
             let is_its_own = asked.contains(account) || !receipts.is_empty() || news.for_all || changed;
             if is_its_own || (is_new && lane.pace != Pace::Resting) {
                 // What it stores of this view is waited for, until its next turn says otherwise.
-                lane.pace = if is_its_own { Pace::Busy } else { lane.pace };
+                lane.pace = match lane.pace {
+                    Pace::Settling | Pace::Resting if is_its_own => Pace::Busy,
+                    pace => pace,
+                };
                 lane.mailbox.view(news.view.clone(), receipts);
             } else if is_new {
                 lane.mailbox.view_for_later(news.view.clone());

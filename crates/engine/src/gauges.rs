@@ -32,6 +32,8 @@ pub struct Gauges {
     pub writes_waiting: usize,
     /// This node may act.
     pub session_is_live: bool,
+    /// The store is an older copy of itself, and nobody has accepted it.
+    pub store_is_older: bool,
 }
 
 /// What the store last counted.
@@ -57,10 +59,11 @@ impl Handle {
             oldest_waiting: lanes.iter().filter_map(age).collect(),
             lanes,
             lanes_in_trouble: shared.lane_troubles().len(),
-            head_ages: chains.filter_map(|id| Some((*id, now.since(self.view(*id)?.head_since)))).collect(),
+            head_ages: chains.filter_map(|id| Some((*id, shared.directory.head_age(*id)?))).collect(),
             chains: self.chains(),
             writes_waiting: shared.writer.waiting(),
             session_is_live: shared.session_is_live(),
+            store_is_older: matches!(self.older().await, Ok(Some(_))),
         }
     }
 

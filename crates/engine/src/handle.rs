@@ -12,7 +12,7 @@ use landfall_core::ports::store::{
 };
 use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
-use landfall_core::transaction::{Transaction, TxState};
+use landfall_core::transaction::TxState;
 use landfall_core::view::ChainView;
 use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, Slot, TxId};
 use tokio::sync::oneshot;
@@ -36,6 +36,8 @@ use crate::writer::writer;
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(1);
 /// How long a new head waits for lanes that have not stored what it brought.
 const SHOWN_LIMIT: Duration = Duration::from_secs(3);
+/// How long a second endpoint may show nothing new before health says so.
+const LACK_IS_TOLD: Duration = Duration::from_secs(30);
 /// How long lanes may take to finish their turn when the engine stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -56,14 +58,17 @@ impl Engine {
         let (writer, writer_tasks) = writer(parts.store.clone(), parts.telemetry.clone());
         let session = SessionId::new(parts.clock.now(), parts.random.bits());
         let shared = Arc::new(Shared::new(parts, session, writer, Tasks::default()));
+        if let Some(why) = shared.parts.store.older().await? {
+            let hold = Hold::StoreOlder { why }.sentence();
+            tracing::error!(node = %shared.parts.node, "every lane is on hold: {hold}");
+        }
         supervisor::open_session(&shared).await?;
         shared.read_disabled().await?;
         for task in writer_tasks {
             shared.tasks.spawn(task.run(shared.clone()));
         }
         for chain in shared.parts.chains.values() {
-            let (finality, watched) = (chain.settings.finality, chain.settings.watch_depth);
-            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), finality, watched);
+            let watcher = Watcher::new(shared.clone(), chain.chain.clone(), &chain.settings);
             shared.tasks.spawn(watcher.run());
         }
         shared.tasks.spawn(supervisor::renew_session(shared.clone()));
@@ -104,12 +109,12 @@ pub enum SubmitError {
     Store(#[from] StoreError),
     /// The lane hands out slots at admission, and another node owns it. Nothing was stored.
     #[error(
-        "lane {lane} hands out slots at admission and is owned by node {node}{}; hand the transaction over there",
+        "lane {lane} assigns nonces at admission and is owned by node {node}{}; hand the transaction over there",
         address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default()
     )]
     NotOwner { lane: LaneId, node: String, address: Option<String> },
     /// A slot is to be handed out at once, and none can be. Nothing was stored.
-    #[error("lane {lane} has no slot to give now: {why}")]
+    #[error("lane {lane} has no nonce to give now: {why}")]
     NoSlot { lane: LaneId, why: String },
     /// Whether it was stored is not known. With a requestId the same request can be made again.
     #[error(
@@ -123,6 +128,14 @@ pub enum SubmitError {
 pub struct ChainHealth {
     pub id: ChainId,
     pub head: Option<u64>,
+    /// The newest block that two endpoints have shown; the head where one is configured.
+    pub witnessed: Option<u64>,
+    /// Several are configured, and what one shows becomes final by its word alone.
+    pub single_witness: bool,
+    /// Endpoints that answer show different chains, and nothing becomes final.
+    pub disagree: bool,
+    /// Why nothing newer is known to two endpoints, once that has lasted.
+    pub unwitnessed: Option<String>,
     pub trouble: Option<String>,
     pub endpoints: Vec<EndpointHealth>,
     /// Some endpoint can be used.
@@ -134,6 +147,8 @@ pub struct ChainHealth {
 pub struct Health {
     /// Why nothing can be admitted durably, if so.
     pub store: Result<(), StoreError>,
+    /// Why the store is an older copy of itself, if it is.
+    pub older: Option<String>,
     pub chains: Vec<ChainHealth>,
     pub lanes_running: usize,
     /// Lanes that this process got, and writes of it that were refused because the lane was another's.
@@ -160,7 +175,7 @@ enum Pending {
 /// A cheap, shared reference to a running engine.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {
@@ -203,14 +218,15 @@ impl Handle {
     pub fn shown(&self, chain: ChainId) -> Option<Arc<ChainView>> {
         let (shown, newest) = self.shared.directory.shown(chain);
         let (Some(shown), Some(newest)) = (&shown, &newest) else { return newest };
-        let waited = self.shared.parts.clock.now().since(newest.head_since);
-        Some(if waited > SHOWN_LIMIT { newest.clone() } else { shown.clone() })
+        let waited = self.shared.directory.head_age(chain);
+        let is_late = waited.is_some_and(|waited| waited > SHOWN_LIMIT);
+        Some(if is_late { newest.clone() } else { shown.clone() })
     }
 
-    /// The count of a lane that runs here, as far as receipts are stored.
+    /// As far as the count of a lane that runs here may be shown: as far as receipts are stored.
     #[must_use]
-    pub fn shown_count(&self, lane: LaneId) -> Option<Slot> {
-        self.shared.directory.shown_count(lane)
+    pub fn shown_up_to(&self, lane: LaneId) -> Option<Slot> {
+        self.shared.directory.shown_up_to(lane)
     }
 
     /// The lane runs on this node.
@@ -321,7 +337,7 @@ impl Handle {
                 return known.map(Box::new).map(Pending::Known).ok_or(error);
             }
         }
-        let listening = submission.at_once.map(|_| Listening::hurrying(&self.shared, new.lane, id));
+        let listening = submission.at_once.as_ref().map(|_| Listening::hurrying(&self.shared, new.lane, id));
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
         Ok(Pending::Written { id, answer: answer.map_err(not_written)?, listening })
     }
@@ -338,8 +354,21 @@ impl Handle {
         admission::admit(parts, view.as_deref(), submission, None, id, now).map(|_| ())
     }
 
-    /// What there is under a submission's key.
+    /// What there is under a submission's key, or else under the nonce that its caller gave.
     pub async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
+        let Submission { lane, request_id, payload, at_once, .. } = submission;
+        if let Some(known) = self.known_key(submission).await? {
+            return Ok(Some(known));
+        }
+        let Some(call) = at_once.as_ref().and_then(|at_once| at_once.call.as_ref()) else { return Ok(None) };
+        if let Some(tx) = self.store().tx_by_call(*lane, call).await? {
+            return Ok(Some(Admission::under_nonce(tx, request_id.as_ref(), payload)));
+        }
+        let kept = self.store().kept_by_call(*lane, call).await?;
+        Ok(kept.map(|kept| Admission::under_kept_nonce(kept, request_id.as_ref(), payload)))
+    }
+
+    async fn known_key(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
         let Submission { lane, request_id, .. } = submission;
         let (Some(key), Ok(asked)) = (request_id, submission.fingerprint()) else {
             return Ok(None);
@@ -369,7 +398,7 @@ impl Handle {
     }
 
     /// Counts and logs what became of a submission.
-    fn tell(&self, answer: &Result<Admission, SubmitError>) {
+    pub(crate) fn tell(&self, answer: &Result<Admission, SubmitError>) {
         let result = match answer {
             Ok(Admission::New(tx)) => {
                 let Parts { telemetry, node, .. } = &self.shared.parts;
@@ -391,7 +420,7 @@ impl Handle {
                 Submitted::New
             }
             Ok(Admission::Replay(_) | Admission::Removed(_)) => Submitted::Replay,
-            Ok(Admission::Conflict(_)) => Submitted::Conflict,
+            Ok(Admission::Conflict(_) | Admission::NonceReused(_)) => Submitted::Conflict,
             Err(SubmitError::Refused(_) | SubmitError::NotOwner { .. } | SubmitError::NoSlot { .. }) => {
                 Submitted::Refused
             }
@@ -505,54 +534,27 @@ impl Handle {
         self.ask(lane, |answer| Question::Tx(tx, answer)).await?
     }
 
-    /// Why a lane hands out no slots. None if it does, or does not run here.
-    pub async fn explain_lane(&self, lane: LaneId) -> Option<String> {
-        let hold = self.hold(lane).await.map(|hold| hold.sentence());
-        hold.or_else(|| self.shared.lane_troubles().remove(&lane))
-    }
-
     /// Why a lane that runs here hands out no slots.
     pub(crate) async fn hold(&self, lane: LaneId) -> Option<Hold> {
         self.ask(lane, Question::Hold).await?
     }
 
-    async fn ask<T>(&self, lane: LaneId, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+    pub(crate) async fn ask<T>(
+        &self,
+        lane: LaneId,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Option<T> {
         let mailbox = self.shared.directory.mailbox(lane)?;
         let (answer, said) = oneshot::channel();
         mailbox.ask(question(answer));
         tokio::time::timeout(EXPLAIN_LIMIT, said).await.ok()?.ok()
     }
 
-    /// What can be said of a transaction that is not in its lane's memory here.
-    #[must_use]
-    pub fn explain_from_afar(&self, tx: &Transaction) -> String {
-        let runs_here = self.shared.directory.mailbox(tx.lane).is_some();
-        if !self.shared.parts.signers.contains_key(&tx.lane) {
-            let known = "no signer is configured for its lane any more";
-            return if tx.is_waiting() {
-                format!("{known}; configure {} again to go on, or cancel it", tx.lane)
-            } else {
-                format!(
-                    "{known}: nothing can be signed for its slot, and what was signed may still land; configure {} again \
-                     to go on",
-                    tx.lane
-                )
-            };
-        }
-        if let Some(trouble) = self.shared.lane_troubles().remove(&tx.lane).filter(|_| !runs_here) {
-            return trouble;
-        }
-        match (runs_here, tx.is_waiting()) {
-            (true, true) => "waiting for a slot behind others of its lane".to_owned(),
-            (true, false) => "its lane is being brought up to date".to_owned(),
-            (false, _) => "its lane is not running on this node yet".to_owned(),
-        }
-    }
-
     /// How everything is doing.
     pub async fn health(&self) -> Health {
         Health {
             store: self.store().writable().await,
+            older: self.older().await.ok().flatten().map(|why| why.sentence()),
             chains: self.chains(),
             lanes_running: self.shared.running_lanes(),
             leases_acquired: self.shared.leases.acquired.load(Ordering::Relaxed),
@@ -567,13 +569,34 @@ impl Handle {
         self.shared.trouble_of(chain)
     }
 
+    /// That nothing newer is known to two endpoints, once that has lasted.
+    fn unwitnessed(&self, view: &ChainView) -> Option<String> {
+        let (now, head) = (self.shared.parts.clock.now(), view.head.at.number);
+        let lack = view.witnessed.lack.as_ref()?;
+        if view.witnessed.alone {
+            let others = &lack.others;
+            return Some(format!(
+                "only one endpoint has shown new blocks for long, and what it shows becomes final by its word alone; {others}"
+            ));
+        }
+        let is_told = lack.disagree || now.since(lack.since) >= LACK_IS_TOLD;
+        is_told.then(|| lack.sentence(head, now))
+    }
+
     /// How the chains and their endpoints are doing.
     pub(crate) fn chains(&self) -> Vec<ChainHealth> {
         let chains = self.shared.parts.chains.iter().map(|(id, parts)| {
             let endpoints = parts.chain.endpoints();
+            let view = self.view(*id);
+            let witnessed = view.as_ref().map(|view| &view.witnessed);
+            let lack = witnessed.and_then(|witnessed| witnessed.lack.as_ref());
             ChainHealth {
                 id: *id,
-                head: self.view(*id).map(|view| view.head.at.number),
+                head: view.as_ref().map(|view| view.head.at.number),
+                witnessed: witnessed.and_then(|witnessed| witnessed.by_two),
+                single_witness: witnessed.is_some_and(|witnessed| witnessed.alone),
+                disagree: lack.is_some_and(|lack| lack.disagree),
+                unwitnessed: view.as_deref().and_then(|view| self.unwitnessed(view)),
                 trouble: self.shared.trouble_of(*id),
                 usable: admission::any_usable(&endpoints),
                 endpoints,
@@ -583,7 +606,7 @@ impl Handle {
     }
 }
 
-fn not_written(error: WriteError) -> SubmitError {
+pub(crate) fn not_written(error: WriteError) -> SubmitError {
     match error {
         WriteError::Failed(error) => SubmitError::Store(error),
         WriteError::Unknown(text) => SubmitError::Unknown(text),

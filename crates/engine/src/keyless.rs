@@ -11,6 +11,7 @@ use landfall_core::{LaneId, Token};
 use crate::lives::Lives;
 use crate::mailbox::Mailbox;
 use crate::supervisor::Shared;
+use crate::time::LaneTime;
 use crate::{actions, lane_task};
 
 /// What can be done without a key.
@@ -23,6 +24,7 @@ pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
         | CommandKind::Reject { .. }
         | CommandKind::Pause
         | CommandKind::Resume
+        | CommandKind::AcceptStore
         | CommandKind::Disable
         | CommandKind::Fill { .. }
         | CommandKind::Reset => false,
@@ -58,10 +60,11 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
     }
     let settings = parts.chains.get(&id.chain).map(|chain| chain.settings.clone()).unwrap_or_default();
     let mut lives = Lives::of(&record);
-    let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
+    let time = LaneTime::begin(parts.clock.as_ref());
+    let mut lane = Lane::load(record, Arc::new(settings), time.now());
     let mailbox = Mailbox::default();
     while shared.session_is_live() {
-        let load = lane.plan(parts.clock.now()).actions.into_iter().find_map(|action| match action {
+        let load = lane.plan(time.now()).actions.into_iter().find_map(|action| match action {
             Action::Load { limit } => Some(limit),
             _ => None,
         });
@@ -75,7 +78,7 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
         } else {
             return Err("the store could not be read".to_owned());
         }
-        let now = parts.clock.now();
+        let now = time.now();
         let events = vec![event];
         lives.take(&events);
         lane.apply(events, now);

@@ -11,20 +11,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use landfall_core::lane::{Lane, LaneCounts, LaneEvent};
+use landfall_core::journal::{Entry, NewEntry};
+use landfall_core::lane::{Lane, LaneCounts, LaneEvent, Wants};
 use landfall_core::ports::store::{Acquired, LaneCommit, Write, WriteError, Written};
 use landfall_core::{LaneId, Millis, Token, TxHash, TxId};
 use tokio::time::Instant;
 
-use crate::accounts::OTHERS_EVERY;
 use crate::actions;
 use crate::awaited;
 use crate::directory::Pace;
 use crate::lives::Lives;
 use crate::mailbox::{Mailbox, Question};
 use crate::parts::PlantedInEngine;
+use crate::remembered::Had;
 use crate::supervisor::Shared;
 use crate::telemetry::Fact;
+use crate::time::LaneTime;
 
 /// How long a lane with something to do sleeps at most: a lost wake-up costs no more than this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
@@ -38,7 +40,7 @@ pub(crate) enum Ended {
     Reload(String),
     /// Take it anew, then load it again: a commit may still land.
     Retake(String),
-    /// Load it again: it was at rest, and what it knows of its account is old.
+    /// Load it again: the clock has stepped.
     Afresh,
     /// It is not ours any more.
     Lost,
@@ -146,7 +148,29 @@ async fn run_once(
         return Ended::Lost;
     }
     let mut lives = Lives::of(&record);
-    let mut lane = Lane::load(record, Arc::new(settings), parts.clock.now());
+    let accounted_at = shared.remembered.accounted_at(&record);
+    let time = LaneTime::begin(parts.clock.as_ref());
+    let mut lane = Lane::load(record, Arc::new(settings), time.now());
+    if let Some(at) = accounted_at {
+        lane.was_accounted_for(at);
+    }
+    let ended = turns(shared, &mut lane, &mut lives, &time, mailbox, failures).await;
+    let unsure = matches!(ended, Ended::Retake(_));
+    let (version, accounted_at) = (lane.version(), lane.accounted_at());
+    shared.remembered.ended(id, Had { token, version, unsure, accounted_at });
+    ended
+}
+
+/// The turns of a lane that was just loaded.
+async fn turns(
+    shared: &Arc<Shared>,
+    lane: &mut Lane,
+    lives: &mut Lives,
+    time: &LaneTime,
+    mailbox: &Arc<Mailbox>,
+    failures: &mut u32,
+) -> Ended {
+    let (id, parts) = (lane.id(), &shared.parts);
     shared.directory.enter(id, mailbox.clone(), lane.open_hashes());
     shared.poke_watcher(id.chain);
     if shared.is_stopping() {
@@ -154,23 +178,18 @@ async fn run_once(
         return Ended::GiveBack;
     }
     let loaded_at = Instant::now();
-    let mut wake_at: Option<Millis> = Some(parts.clock.now());
-    let mut idle_since: Option<Millis> = None;
+    let mut wake_at: Option<Millis> = Some(time.now());
+    let mut idle_since: Option<Instant> = None;
     loop {
-        let now = parts.clock.now();
         // One at rest is next given back.
         let longest =
-            idle_since.map_or(LONGEST_SLEEP, |since| parts.timings.idle.saturating_sub(now.since(since)));
-        let limit = wake_at.map_or(longest, |at| at.since(now)).min(longest);
+            idle_since.map_or(LONGEST_SLEEP, |since| parts.timings.idle.saturating_sub(since.elapsed()));
+        let limit = wake_at.map_or(longest, |at| at.since(time.now())).min(longest);
         let mail = mailbox.take(limit).await;
         if !shared.session_is_live() {
             return Ended::Lost;
         }
-        let now = parts.clock.now();
-        if idle_since.is_some() && mail.brings_work() && !mail.stop && knows_little(shared, id, now) {
-            answer(&lane, mail.questions, now);
-            return Ended::Afresh;
-        }
+        let now = time.now();
         lives.take(&mail.events);
         let view = mail.events.iter().find_map(|event| match event {
             LaneEvent::Chain { view, .. } => Some(view.clone()),
@@ -187,20 +206,20 @@ async fn run_once(
             tracing::error!(%lane, %alarm, "this must never happen: stop the lane and look at the chain");
             shared.note(Fact::Alarm(alarm));
         }
-        answer(&lane, mail.questions, now);
+        answer(lane, mail.questions, now);
         let commit = lane.take_commit(now);
         // A load that lives as long as the longest pause is as good as one that could store something.
         let is_well = commit.is_some() || loaded_at.elapsed() >= LONGEST_PAUSE;
         let is_news = commit.is_some() || view.is_some();
         if let Some(commit) = commit
-            && let Err(ended) = write(shared, &mut lane, &mut lives, commit).await
+            && let Err(ended) = write(shared, lane, lives, commit).await
         {
             return ended;
         }
-        lives.forget_untaken(&lane);
+        lives.forget_untaken(lane);
         if is_news {
             // What this view brought is on disk: others may be shown it.
-            shared.directory.took(id, view.as_deref(), lane.shown_count());
+            shared.directory.took(id, view.as_deref(), lane.shown_up_to());
         }
         if is_well && *failures > 0 {
             *failures = 0;
@@ -213,25 +232,41 @@ async fn run_once(
         if !shared.session_is_live() {
             return Ended::Lost;
         }
-        let plan = lane.plan(parts.clock.now());
+        // One at rest is not kept for it: it is given back soon, and what comes before that makes it busy.
+        if !lane.is_idle() && time.is_off(parts.clock.as_ref()) {
+            tracing::warn!(lane = %shared.shown(id), "the clock of this machine was set; the lane is loaded again");
+            return Ended::Afresh;
+        }
+        let plan = lane.plan(time.now());
         let counts = lane.counts();
         shared.counted(id, counts);
-        shared.directory.goes_at(id, pace(&lane, &counts));
+        shared.directory.goes_at(id, pace(lane, &counts));
+        look_for(shared, lane, plan.wants);
         wake_at = plan.wake_at;
         for action in plan.actions {
             actions::start(shared, id, action, mailbox.clone());
         }
-        idle_since = if lane.is_idle() { idle_since.or(Some(now)) } else { None };
-        if idle_since.is_some_and(|since| now.since(since) >= parts.timings.idle) {
+        idle_since = if lane.is_idle() { idle_since.or_else(|| Some(Instant::now())) } else { None };
+        if idle_since.is_some_and(|since| since.elapsed() >= parts.timings.idle) {
             return Ended::GiveBack;
         }
     }
 }
 
-/// Nothing is asked about a lane at rest, so what it knows of its count and its balance may be too old to give slots by.
-fn knows_little(shared: &Shared, lane: LaneId, now: Millis) -> bool {
-    let before = Millis(now.0.saturating_sub(OTHERS_EVERY.as_millis() as u64));
-    shared.directory.was_asked_before(lane, before)
+/// Has the account asked about, where the lane cannot go on by what it knows.
+fn look_for(shared: &Shared, lane: &mut Lane, wants: Wants) {
+    let id = lane.id();
+    let looks = match wants {
+        Wants::Nothing => false,
+        Wants::Head => shared.directory.wants_head(id),
+        Wants::Anew => {
+            lane.asked(shared.directory.wants_anew(id));
+            true
+        }
+    };
+    if looks {
+        shared.poke_watcher(id.chain);
+    }
 }
 
 fn answer(lane: &Lane, questions: Vec<Question>, now: Millis) {
@@ -240,6 +275,7 @@ fn answer(lane: &Lane, questions: Vec<Question>, now: Millis) {
         match question {
             Question::Tx(tx, answer) => drop(answer.send(lane.explain(tx, now))),
             Question::Hold(answer) => drop(answer.send(lane.hold())),
+            Question::Unknown(answer) => drop(answer.send(lane.unknown())),
         }
     }
 }
@@ -249,11 +285,26 @@ fn pace(lane: &Lane, counts: &LaneCounts) -> Pace {
     let LaneCounts { waiting, more, signed, out, without_receipt, returned, held, .. } = *counts;
     if lane.is_idle() {
         Pace::Resting
+    } else if lane.gives() {
+        Pace::Giving
     } else if more || held || waiting + signed + out + without_receipt + returned > 0 {
         Pace::Busy
     } else {
         Pace::Settling
     }
+}
+
+/// What a person should hear of in a commit: a lane holds, a stranger uses its key.
+fn warnings(commit: &LaneCommit) -> Vec<(Option<TxId>, String)> {
+    let of = |new: &NewEntry| match &new.entry {
+        Entry::LaneHeld { text } => Some((new.tx, format!("the lane holds: {text}"))),
+        Entry::LaneAdopted { text, .. } => Some((new.tx, text.clone())),
+        Entry::Displaced { slot } => {
+            Some((new.tx, format!("nonce {slot} was used, and none of our attempts is known to have won it")))
+        }
+        _ => None,
+    };
+    commit.journal.iter().filter_map(of).collect()
 }
 
 fn plants_old_token(shared: &Shared) -> bool {
@@ -278,6 +329,7 @@ pub(crate) async fn write(
     let moved: Vec<TxId> = commit.txs.iter().map(|update| update.id).collect();
     let disabled = commit.row.disabled;
     let facts = lives.facts(&commit);
+    let warnings = warnings(&commit);
     let (node, token) = (&shared.parts.node, lane.token());
     let (chain, signer) = (id.chain, shared.parts.telemetry.signer(id.signer));
     match shared.writer.write(Write::Lane(Box::new(commit))).await {
@@ -288,6 +340,10 @@ pub(crate) async fn write(
             tracing::debug!(%chain, %signer, tx, txs, %node, %token, %version, entries, "committed");
             lane.committed(version);
             facts.into_iter().for_each(|fact| shared.note(fact));
+            for (tx, what) in warnings {
+                let tx = tx.map(tracing::field::display);
+                tracing::warn!(%chain, %signer, tx, %node, "{what}");
+            }
             shared.directory.want(id, stored.into_iter());
             shared.awaited.tell(told);
             if !at_admission {

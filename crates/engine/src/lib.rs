@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `handle.rs` | what callers hold: submit, commands, look-ups, explanations |
+//! | `afar.rs` | explanations of what runs on another node, or on none |
 //! | `admission.rs` | which submissions are taken in |
 //! | `at_admission.rs`, `awaited.rs` | lanes that hand out slots at admission |
 //! | `at_once.rs` | callers that wait for a hash, in any lane |
@@ -22,6 +23,7 @@
 //! | `actions.rs` | doing what a plan asks for |
 //! | `prove.rs` | finding out who took a slot |
 //! | `watcher.rs`, `accounts.rs` | following one chain for all its lanes, and whose count is asked when |
+//! | `witnesses.rs` | how far a chain is known to two endpoints |
 //! | `retention.rs` | removing the history of what ended long ago |
 //! | `telemetry.rs`, `lives.rs`, `gauges.rs` | what is counted and measured, and how lanes are named in logs |
 //! | `mailbox.rs`, `directory.rs` | how events reach a lane |
@@ -29,9 +31,11 @@
 //! The crate knows ports only: no database, no RPC client. It spawns its tasks through one [`tasks::Tasks`], so that
 //! dropping an engine ends all of it at once, as a crash would.
 
+mod accept;
 mod accounts;
 mod actions;
 mod admission;
+mod afar;
 mod at_admission;
 mod at_once;
 mod awaited;
@@ -45,6 +49,7 @@ mod mailbox;
 mod parts;
 mod prove;
 mod reader;
+mod remembered;
 mod retention;
 mod spread;
 mod steer;
@@ -53,9 +58,12 @@ mod tasks;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod time;
 mod watcher;
+mod witnesses;
 mod writer;
 
+pub use accept::AcceptError;
 pub use admission::{Refused, Submission};
 pub use at_once::Told;
 pub use awaited::Listening;

@@ -126,6 +126,7 @@ impl Lives {
             match entry {
                 Entry::Reorged { .. } => facts.push(Fact::Reorged { chain }),
                 Entry::FinalReorged { .. } => facts.push(Fact::DeepReorg { chain }),
+                Entry::SingleWitness { .. } => facts.push(Fact::SingleWitness { chain }),
                 _ => {}
             }
             facts.extend(settled(entry, commit, *tx).map(|how| Fact::Settled { chain, how }));
@@ -224,7 +225,16 @@ mod tests {
 
     fn record(bound: Vec<Transaction>) -> LaneRecord {
         let (token, version, row) = (Token(1), LaneVersion(1), LaneRow::default());
-        LaneRecord { lane: LANE, token, version, row, bound, ended: Vec::new(), attempts: Vec::new() }
+        LaneRecord {
+            lane: LANE,
+            token,
+            version,
+            row,
+            bound,
+            ended: Vec::new(),
+            attempts: Vec::new(),
+            older: None,
+        }
     }
 
     fn commit(at: u64, status: Option<Status>, entries: impl IntoIterator<Item = Entry>) -> LaneCommit {

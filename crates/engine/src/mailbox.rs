@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::TxId;
-use landfall_core::lane::{Hold, LaneEvent};
+use landfall_core::lane::{Hold, LaneEvent, UnknownSlot};
 use landfall_core::transaction::Transaction;
 use landfall_core::view::{ChainView, Receipt};
 use tokio::sync::{Notify, oneshot};
@@ -21,6 +21,8 @@ pub(crate) enum Question {
     Tx(TxId, oneshot::Sender<Option<String>>),
     /// Why the lane hands out no slots, if so.
     Hold(oneshot::Sender<Option<Hold>>),
+    /// What used the slots that it does not know.
+    Unknown(oneshot::Sender<Vec<UnknownSlot>>),
 }
 
 /// At most this many questions wait; more are answered "not known".
@@ -63,13 +65,6 @@ pub(crate) struct Mail {
     pub(crate) questions: Vec<Question>,
     /// Finish this turn and give the lane back.
     pub(crate) stop: bool,
-}
-
-impl Mail {
-    /// The store has something for the lane.
-    pub(crate) fn brings_work(&self) -> bool {
-        self.events.iter().any(|event| matches!(event, LaneEvent::Work | LaneEvent::Admitted(_)))
-    }
 }
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use landfall_core::ports::chain::Chain;
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Signer};
 use landfall_core::ports::store::Store;
-use landfall_core::settings::{Allocation, LaneSettings};
+use landfall_core::settings::{Allocation, LaneSettings, OnUnknownSlots};
 use landfall_core::{ChainId, LaneId};
 
 use crate::telemetry::Telemetry;
@@ -80,6 +80,8 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
     /// Lanes whose slots are handed out at admission.
     pub slots_at_admission: BTreeSet<LaneId>,
+    /// Lanes that go on by themselves over slots which they do not know, once those are proven to be none of their own.
+    pub adopts_unknown: BTreeSet<LaneId>,
     /// Where callers reach this node, if they may be told.
     pub address: Option<String>,
     /// A readable name for leases, logs and metrics (L15).
@@ -95,6 +97,9 @@ impl Parts {
         settings.reserve_before_signing = self.signers.get(&lane)?.custody() == Custody::Remote;
         if self.slots_at_admission.contains(&lane) {
             settings.allocation = Allocation::Admission;
+        }
+        if self.adopts_unknown.contains(&lane) {
+            settings.on_unknown_slots = OnUnknownSlots::Adopt;
         }
         Some(settings)
     }

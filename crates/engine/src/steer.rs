@@ -18,7 +18,7 @@ use crate::handle::{Handle, SubmitError};
 pub enum Cannot {
     #[error("it is {}; only a transaction that has not ended can be changed", .0.name())]
     AlreadyFinal(TxState),
-    #[error("it is on its way to {}, by a no-op in its slot; nothing can take that back", .0.name())]
+    #[error("it is on its way to {}, by a no-op with its nonce; nothing can take that back", .0.name())]
     Ending(TxState),
     #[error("it has had {0} contents, which is the most; cancel it and hand over a new transaction")]
     TooManyContents(u32),
@@ -33,11 +33,11 @@ pub enum Cannot {
     NotAsked(TxState),
     #[error("version {asked} is not what is asked about; its newest content is version {newest}")]
     OtherVersion { asked: ContentVersion, newest: ContentVersion },
-    #[error("slot {slot} is in use{}; it ends only on chain", .tx.map_or(String::new(), |tx| format!(" by transaction {tx}")))]
+    #[error("nonce {slot} is in use{}; it ends only on chain", .tx.map_or(String::new(), |tx| format!(" by transaction {tx}")))]
     SlotBound { slot: Slot, tx: Option<TxId> },
-    #[error("the chain has used slot {slot}: the account's count is {count}")]
+    #[error("the chain has used nonce {slot}: the account's count is {count}")]
     SlotUsed { slot: Slot, count: Slot },
-    #[error("slot {from} cannot be filled before slot {next}, which comes first: a hole would be left")]
+    #[error("nonce {from} cannot be filled before nonce {next}, which comes first: a hole would be left")]
     SlotGap { from: Slot, next: Slot },
     #[error("it is {}; it can be done again only after it ended without success", .0.name())]
     NotEnded(TxState),
@@ -239,7 +239,7 @@ impl Handle {
             return Ok(known);
         }
         let record = self.store().load_lane(lane).await?;
-        let seen = self.view(lane.chain).and_then(|view| view.counts.get(&lane.signer).copied());
+        let seen = self.view(lane.chain).and_then(|view| view.count(&lane.signer));
         if let Some(count) = seen.or(record.row.chain_count)
             && from < count
         {

@@ -19,6 +19,7 @@ use crate::gauges::Backlogs;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::{Parts, PlantedInEngine};
+use crate::remembered::Remembered;
 use crate::spread::Spread;
 use crate::tasks::Tasks;
 use crate::telemetry::{Fact, Renewal, ShownLane};
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     /// Callers that are told a slot when they hand a transaction over.
     pub(crate) awaited: Awaited,
     pub(crate) leases: LeaseCounts,
+    pub(crate) remembered: Remembered,
     /// No other process could store anything when something was last admitted here.
     was_alone: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl Shared {
             backlogs: Backlogs::default(),
             awaited: Awaited::default(),
             leases: LeaseCounts::default(),
+            remembered: Remembered::default(),
             was_alone: AtomicBool::new(false),
         }
     }

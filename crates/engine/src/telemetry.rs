@@ -141,6 +141,10 @@ pub enum Fact {
     DeepReorg {
         chain: ChainId,
     },
+    /// A transaction ended by the word of one endpoint, where several are configured.
+    SingleWitness {
+        chain: ChainId,
+    },
     Settled {
         chain: ChainId,
         how: Settled,

@@ -1,6 +1,8 @@
 //! What an engine does when a part of it fails: a lane's task that is lost, a stop that comes in the middle of a load,
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
+mod clock;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,14 +21,15 @@ use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
     Acquired, Admission, ChainRecord, Command, CommandKind, Error, Holders, Kept, LaneRecord, LaneSummary,
-    Leases, Log, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Leases, Log, Older, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
-use landfall_core::request::{Options, Payload};
+use landfall_core::request::{AtOnce, CallId, Options, Payload};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::Transaction;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{
-    Account, ChainId, Gas, JournalSeq, LaneId, Millis, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
+    Account, CallerNonce, ChainId, Gas, JournalSeq, LaneId, Millis, RequestId, SessionId, Slot, Token,
+    TxHash, TxId, Wei,
 };
 use landfall_store::Memory;
 use tokio::sync::Notify;
@@ -38,12 +41,27 @@ const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat
 /// Simulated time; a test that waits longer than this hangs.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Tokio's own time, which stands still unless everybody waits.
-struct TokioClock(Instant);
+/// Tokio's own time, which stands still unless everybody waits. Somebody may set it.
+struct TokioClock {
+    begun: Instant,
+    now_at: AtomicU64,
+}
+
+impl TokioClock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { begun: Instant::now(), now_at: AtomicU64::new(2_000_000_000_000) })
+    }
+
+    fn set(&self, by_ms: i64) {
+        let at = self.now_at.load(Ordering::SeqCst);
+        self.now_at.store(at.saturating_add_signed(by_ms), Ordering::SeqCst);
+    }
+}
 
 impl Clock for TokioClock {
     fn now(&self) -> Millis {
-        Millis(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
+        let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap();
+        Millis(self.now_at.load(Ordering::SeqCst) + passed)
     }
 }
 
@@ -168,6 +186,9 @@ struct Handled {
     refuses: Arc<Mutex<Option<&'static str>>>,
     /// Commits come through, and from then on nothing answers.
     gone: Arc<AtomicBool>,
+    /// While it is set, the queue cannot be read; and how often it was tried.
+    unreadable: Arc<AtomicBool>,
+    asked_for_queue: Arc<AtomicU64>,
     /// What this node told others, and when another tells of the lane.
     announced: Arc<Mutex<Vec<LaneId>>>,
     hint: Arc<Notify>,
@@ -181,6 +202,8 @@ impl Handled {
             loads: Arc::default(),
             refuses: Arc::default(),
             gone: Arc::default(),
+            unreadable: Arc::default(),
+            asked_for_queue: Arc::default(),
             announced: Arc::default(),
             hint: Arc::default(),
         }
@@ -213,6 +236,10 @@ impl Log for Handled {
             answers = answers.iter().map(|_| Err(WriteError::Unknown("no answer".to_owned()))).collect();
         }
         answers
+    }
+
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        self.memory.accept(commands).await
     }
 }
 
@@ -269,6 +296,10 @@ impl Reads for Handled {
     }
 
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {
+        self.asked_for_queue.fetch_add(1, Ordering::SeqCst);
+        if self.unreadable.load(Ordering::SeqCst) {
+            return Err(Error::Failed { doing: "read", text: "it does not answer".to_owned() });
+        }
         self.memory.waiting(lane, limit).await
     }
 
@@ -303,6 +334,22 @@ impl Reads for Handled {
         self.memory.kept_by_request(signer, request).await
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        self.memory.tx_by_call(lane, call).await
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        self.memory.kept_by_call(lane, call).await
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        self.memory.nonces_from(lane, from, limit).await
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        self.memory.kept_by_first_hash(chain, hash).await
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         self.memory.txs(query).await
     }
@@ -327,18 +374,27 @@ impl Reads for Handled {
         self.memory.chain(chain).await
     }
 
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        self.memory.older().await
+    }
+
     async fn writable(&self) -> Result<(), Error> {
         self.memory.writable().await
     }
 }
 
 async fn engine() -> (Engine, Handled) {
-    let clock: Arc<dyn Clock> = Arc::new(TokioClock(Instant::now()));
-    let store = Handled::new(clock.clone());
+    engine_at(TokioClock::new()).await
+}
+
+/// The store has a clock of its own.
+async fn engine_at(clock: Arc<TokioClock>) -> (Engine, Handled) {
+    let store = Handled::new(TokioClock::new());
     let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
     let signer: Arc<dyn Signer> = Arc::new(NoKey);
     let parts = Parts {
         slots_at_admission: BTreeSet::new(),
+        adopts_unknown: BTreeSet::new(),
         address: None,
         store: Arc::new(store.clone()),
         chains: BTreeMap::from([(LANE.chain, chain)]),
@@ -389,6 +445,27 @@ async fn a_lane_whose_task_was_lost_to_a_panic_is_started_again() {
     })
     .await;
     assert_eq!(handle.health().await.lanes_running, 1);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_known_an_hour_later_and_when_its_lane_takes_nothing_in_any_more() {
+    let (engine, _store) = engine().await;
+    let handle = engine.handle();
+    let call = |nonce: u64| {
+        let call = CallId { api_key: None, nonce: CallerNonce(nonce) };
+        Submission { at_once: Some(AtOnce { call: Some(call) }), ..submission() }
+    };
+    let Admission::New(first) = handle.admit_at_once(call(3)).await.unwrap().0 else { panic!("not new") };
+    let is_first = async || match handle.admit_at_once(call(3)).await.unwrap().0 {
+        Admission::Replay(again) => again.id == first.id,
+        other => panic!("not the same call: {other:?}"),
+    };
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert!(is_first().await);
+    handle.command(LANE, CommandKind::Disable).await.unwrap();
+    until("the lane takes nothing new in", async || handle.admit_at_once(call(4)).await.is_err()).await;
+    assert!(is_first().await);
     engine.stop().await;
 }
 
@@ -454,7 +531,7 @@ async fn a_lane_that_can_store_nothing_is_tried_less_and_less_often_and_says_so_
     assert!(loads < 40, "{loads} loads in eleven minutes");
     until("its sentence is told", async || {
         let record = store.memory.tx(tx).await.unwrap().unwrap();
-        handle.explain_from_afar(&record.tx).contains("the disk is full")
+        handle.explain_from_afar(&record.tx).await.contains("the disk is full")
     })
     .await;
     let trouble = handle.health().await.lanes_in_trouble;

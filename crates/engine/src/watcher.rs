@@ -12,15 +12,19 @@ use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::ports::store::{ChainRecord, Write};
 use landfall_core::request::Finality;
-use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
+use landfall_core::settings::LaneSettings;
+use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use landfall_core::witness::Witnessed;
 use landfall_core::{Account, ChainId, LaneId, Millis};
+use tokio::time::Instant;
 
-use crate::accounts::{Accounts, Answers, Due, Look};
+use crate::accounts::{Accounts, Answers, Due, Reasons};
 use crate::directory::News;
 use crate::parts::PlantedInEngine;
 use crate::reader::Reader;
 use crate::supervisor::Shared;
 use crate::telemetry::{Fact, ReceiptCheck};
+use crate::witnesses::Witnesses;
 
 /// How many blocks back a walk goes at most; what lies deeper is found by looking up hashes.
 const LONGEST_WALK: u64 = 256;
@@ -44,6 +48,9 @@ pub(crate) struct Watcher {
     /// The last block that the chain called final.
     finalized: Option<BlockRef>,
     accounts: Accounts,
+    /// The look that is under way.
+    looked: Look,
+    witnesses: Witnesses,
 }
 
 /// What the store remembers of the chain.
@@ -54,13 +61,8 @@ struct Known {
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        chain: Arc<dyn Chain>,
-        finality: Finality,
-        watch_depth: u64,
-    ) -> Self {
-        let depth = match finality {
+    pub(crate) fn new(shared: Arc<Shared>, chain: Arc<dyn Chain>, settings: &LaneSettings) -> Self {
+        let depth = match settings.finality {
             Finality::Blocks(depth) => depth.max(8),
             Finality::Safe | Finality::Finalized => TAG_DEPTH,
         };
@@ -70,12 +72,14 @@ impl Watcher {
             reader: Reader::new(chain.clone()),
             chain,
             depth,
-            settled_depth: depth.max(watch_depth),
+            settled_depth: depth.max(settings.watch_depth),
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
             finalized: None,
             accounts: Accounts::default(),
+            looked: Look::default(),
+            witnesses: Witnesses::new(settings.witness_wait),
         }
     }
 
@@ -105,6 +109,7 @@ impl Watcher {
     /// was read by hash is not read again.
     async fn look(&mut self) -> Result<(), Error> {
         let id = self.chain.id();
+        self.looked = self.shared.directory.begin_look(id);
         if self.known.is_none() {
             self.known = Some(self.recall().await?);
         }
@@ -122,35 +127,29 @@ impl Watcher {
         }
     }
 
-    /// The head is the one that was looked at: only lanes that were loaded since, or whose last answer is old, are asked
-    /// about.
+    /// The head is the one that was looked at: only lanes that were loaded since, that ask for it, or whose last answer is old,
+    /// are asked about. A second endpoint may have shown more of it meanwhile.
     async fn look_again(&mut self, before: &ChainView) -> Result<(), Error> {
         let id = self.chain.id();
-        let now = self.shared.parts.clock.now();
-        if !self.shared.directory.has_uncounted(id) && !self.accounts.may_be_due(now) {
+        let witnessed = self.witnessed(before.head.at.number).await;
+        let is_more = !witnessed.counts_alike(&before.witnessed);
+        let may_be_due = self.shared.directory.is_asked(id) || self.accounts.may_be_due(Instant::now());
+        if !may_be_due && !is_more {
             return Ok(());
         }
         let at = &before.head.at;
-        let look = self.questions(at, BTreeSet::new(), false);
-        let due = self.accounts.due(&look);
-        if due.accounts.is_empty() {
+        let reasons = self.reasons(at, BTreeSet::new(), false);
+        let due = self.accounts.due(&reasons);
+        if due.accounts.is_empty() && !is_more {
             return Ok(());
         }
-        let answers = self.answers(&due, at).await?;
-        self.accounts.take(&look, &due, answers);
-        let view = ChainView {
-            counts: self.accounts.counts(),
-            balances: self.accounts.balances(),
-            delegated: self.accounts.delegated(),
-            ..before.clone()
-        };
-        let news = News {
-            view: Arc::new(view),
-            receipts: BTreeMap::new(),
-            asked: due.accounts,
-            at: look.now,
-            for_all: false,
-        };
+        if !due.accounts.is_empty() {
+            let answers = self.answers(&due, at).await?;
+            self.accounts.take(&reasons, &due, answers);
+        }
+        let view = Arc::new(ChainView { witnessed, accounts: self.accounts.views(), ..before.clone() });
+        let (look, receipts, asked) = (self.looked, BTreeMap::new(), due.accounts);
+        let news = News { look, view, receipts, asked, for_all: false };
         self.shared.directory.publish(id, news);
         Ok(())
     }
@@ -164,8 +163,8 @@ impl Watcher {
         let mined: BTreeSet<Account> = receipts.keys().map(|lane| lane.signer).collect();
         // What was asked on another fork, or below blocks that were not followed, does not hold any more.
         let all = !was_live || !self.goes_on(&blocks);
-        let look = self.questions(&head.at, mined, all);
-        let due = self.accounts.due(&look);
+        let reasons = self.reasons(&head.at, mined, all);
+        let due = self.accounts.due(&reasons);
         let (answers, fees, safe, finalized) = tokio::join!(
             self.answers(&due, &head.at),
             self.chain.fees(&head),
@@ -173,7 +172,7 @@ impl Watcher {
             self.tagged(BlockAt::Finalized),
         );
         let (answers, fees) = (answers?, fees?);
-        self.accounts.take(&look, &due, answers);
+        self.accounts.take(&reasons, &due, answers);
         if self.status == ChainStatus::Live && self.adopt(&blocks) {
             tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
             self.shared.note(Fact::NewFork { chain: id });
@@ -186,33 +185,34 @@ impl Watcher {
         let finalized = finalized.filter(|block| self.agrees(block));
         let finalized = finalized.or(self.finalized.filter(|block| self.agrees(block)));
         self.finalized = finalized;
+        let witnessed = self.witnessed(head.at.number).await;
+        let settled = self.settled(&witnessed, finalized);
         let view = ChainView {
             status: self.status,
+            witnessed,
             head,
             head_since: self.head_since,
             recent: Arc::new(self.recent.clone()),
             safe: safe.filter(|block| self.agrees(block)).map(|block| block.number),
             finalized: finalized.map(|block| block.number),
             fees,
-            counts: self.accounts.counts(),
-            balances: self.accounts.balances(),
-            delegated: self.accounts.delegated(),
+            accounts: self.accounts.views(),
         };
         let found = receipts.values().map(|of_lane| of_lane.len() as u64).sum();
         self.shared.note(Fact::ReceiptChecked { chain: id, result: ReceiptCheck::Found, count: found });
-        let (view, asked, at) = (Arc::new(view), due.accounts, look.now);
-        self.shared.directory.publish(id, News { view, receipts, asked, at, for_all: all });
+        let (look, view, asked) = (self.looked, Arc::new(view), due.accounts);
+        self.shared.directory.publish(id, News { look, view, receipts, asked, for_all: all });
         self.reader.forget();
         if is_new {
-            self.remember(head, finalized).await;
+            self.remember(head, settled).await;
         }
         Ok(())
     }
 
-    fn questions(&self, at: &BlockRef, mined: BTreeSet<Account>, all: bool) -> Look {
-        let (id, now) = (self.chain.id(), self.shared.parts.clock.now());
-        let uncounted = self.shared.directory.uncounted(id);
-        Look { head: at.hash, now, lanes: self.shared.directory.paces(id), uncounted, mined, all }
+    fn reasons(&self, head: &BlockRef, mined: BTreeSet<Account>, all: bool) -> Reasons {
+        let (id, now) = (self.chain.id(), Instant::now());
+        let (look, lanes) = (self.looked, self.shared.directory.paces(id));
+        Reasons { look, head: *head, now, lanes, asking: self.shared.directory.asking(id), mined, all }
     }
 
     async fn answers(&self, due: &Due, at: &BlockRef) -> Result<Answers, Error> {
@@ -378,15 +378,33 @@ impl Watcher {
         })
     }
 
-    async fn remember(&mut self, head: Block, finalized: Option<BlockRef>) {
+    /// How far up the chain is known to two endpoints.
+    async fn witnessed(&mut self, head: u64) -> Witnessed {
+        let shown = self.chain.witnesses(&self.recent).await;
+        self.witnesses.judge(&self.shared, self.chain.id(), head, &shown)
+    }
+
+    /// The newest block that says which chain this is: a final one, as far as two endpoints have shown it, or one whose word
+    /// counts alone.
+    fn settled(&self, witnessed: &Witnessed, finalized: Option<BlockRef>) -> Option<BlockRef> {
+        let head = self.recent.last_key_value().map(|(number, _)| *number);
+        let top = if witnessed.alone { head } else { witnessed.by_two }?;
+        match finalized {
+            Some(finalized) => Some(finalized).filter(|block| block.number <= top),
+            None => {
+                let number = top.checked_sub(self.settled_depth)?;
+                self.recent.get(&number).map(|hash| BlockRef { number, hash: *hash })
+            }
+        }
+    }
+
+    async fn remember(&mut self, head: Block, settled: Option<BlockRef>) {
         if self.status != ChainStatus::Live {
             return;
         }
-        let deep = head.at.number.checked_sub(self.settled_depth);
-        let deep = deep.and_then(|n| self.recent.get(&n).map(|hash| BlockRef { number: n, hash: *hash }));
         let Some(known) = &mut self.known else { return };
         known.scanned = Some(head.at);
-        known.settled = finalized.or(deep).max(known.settled);
+        known.settled = settled.max(known.settled);
         let record = ChainRecord {
             chain: self.chain.id(),
             genesis: known.genesis,

@@ -127,7 +127,10 @@ fn admitted(result: &Result<Written, WriteError>) -> Option<&Transaction> {
     match result {
         Ok(Written::Admitted(admission)) => match admission.as_ref() {
             Admission::New(tx) => Some(tx),
-            Admission::Replay(_) | Admission::Conflict(_) | Admission::Removed(_) => None,
+            Admission::Replay(_)
+            | Admission::Conflict(_)
+            | Admission::NonceReused(_)
+            | Admission::Removed(_) => None,
         },
         _ => None,
     }

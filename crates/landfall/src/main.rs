@@ -3,10 +3,12 @@
 //! The one binary. It names the adapters, fills them from the configuration, and offers the commands. Nothing here
 //! decides about transactions: that is `landfall-core`.
 
+mod amount;
 mod cli;
 mod client;
 mod commands;
 mod config;
+mod exit;
 mod node;
 mod output;
 mod system;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             output::failure(&error);
-            ExitCode::FAILURE
+            exit::Exit::of(&error).into()
         }
     }
 }

@@ -6,19 +6,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use landfall_chain::evm::EvmChain;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::Records;
 use landfall_core::ports::signer::Signer;
 use landfall_core::ports::store::Store;
-use landfall_core::settings::Allocation;
+use landfall_core::settings::{Allocation, OnUnknownSlots};
 use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Meter, Parts, ShownSigner, Telemetry, Timings};
 use landfall_server::webhooks::Webhooks;
-use landfall_server::{Limits, Metrics, Observer, Server};
+use landfall_server::{BindError, Limits, Metrics, Observer, Server};
 use landfall_signer::Loader;
+use landfall_store::postgres::OpenError;
 use landfall_store::{Postgres, Sqlite};
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::system::{SystemClock, SystemRandom};
@@ -40,7 +42,7 @@ impl Node {
 
     /// As [`Self::start`], with keys that the caller brings.
     pub(crate) async fn start_with(config: &Config, keys: Keys) -> Result<Self> {
-        let Keys { signers, slots_at_admission, webhooks: own_webhooks } = keys;
+        let Keys { signers, slots_at_admission, adopts_unknown, webhooks: own_webhooks } = keys;
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -55,7 +57,7 @@ impl Node {
             chains.insert(ChainId(chain.id), parts);
         }
         let lanes = signers.keys().copied().collect();
-        let (store, records) = open_store(config).await?;
+        let (store, records) = open_store_when_there(config).await?;
         let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
         let traces = Traces::start(&config.traces, &config.node.name)?;
         let meter: Arc<dyn Meter> = match &traces {
@@ -65,6 +67,7 @@ impl Node {
         let telemetry = Telemetry { meter, mask_signers: config.metrics.mask_signers };
         let parts = Parts {
             slots_at_admission,
+            adopts_unknown,
             address: config.server.address(),
             store,
             chains,
@@ -73,9 +76,9 @@ impl Node {
             random: Arc::new(SystemRandom),
             node: config.node.name.clone(),
             timings: Timings {
-                lease: Duration::from_secs(config.lease.duration_s),
-                renew: Duration::from_secs(config.lease.renew_s),
-                skew: Duration::from_secs(config.lease.skew_s),
+                lease: config.lease.duration(),
+                renew: config.lease.renew(),
+                skew: config.lease.skew(),
                 keep_finished: config.store.keep_finished(),
                 ..Timings::default()
             },
@@ -132,12 +135,57 @@ impl Node {
     }
 }
 
+/// Says how another address is chosen, if the error is about that.
+pub(crate) fn addressed(error: anyhow::Error, key: &str) -> anyhow::Error {
+    match error.downcast_ref::<BindError>() {
+        Some(BindError::Listen { .. }) => {
+            anyhow!("{error}; if another program has the address, choose one with {key}")
+        }
+        _ => error,
+    }
+}
+
+/// A store in a database, and the same store for documents.
+type Stores = (Arc<dyn Store>, Arc<dyn Records>);
+
+/// As [`open_store`], and waits for a database that has not started yet, as long as the configuration says.
+async fn open_store_when_there(config: &Config) -> Result<Stores> {
+    let wait = Duration::from_secs(config.store.wait_s);
+    let since = Instant::now();
+    let mut told: Option<Instant> = None;
+    loop {
+        let error = match open_store(config).await {
+            Ok(stores) => return Ok(stores),
+            Err(error) => error,
+        };
+        let may_pass = error.downcast_ref::<OpenError>().is_some_and(OpenError::may_pass);
+        let waited = since.elapsed();
+        if !may_pass || waited + ASK_STORE_EVERY > wait {
+            return Err(if may_pass && !wait.is_zero() {
+                anyhow!("{error}; it was waited for {} s (store.wait_s)", waited.as_secs())
+            } else {
+                error
+            });
+        }
+        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            told = Some(Instant::now());
+            let left = wait.saturating_sub(waited).as_secs();
+            tracing::warn!("waiting for the store, {left} s more at most: {error}");
+        }
+        tokio::time::sleep(ASK_STORE_EVERY).await;
+    }
+}
+
+/// How often a database that has not started is asked, and how often that is said.
+const ASK_STORE_EVERY: Duration = Duration::from_secs(1);
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
 /// The store that the URL names: for transactions, and for the door's documents.
-pub(crate) async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Records>)> {
+pub(crate) async fn open_store(config: &Config) -> Result<Stores> {
     let url = &config.store.url;
     let namespace = Namespace(config.store.namespace.clone());
     if config.store.is_postgres() {
-        let lease = Duration::from_secs(config.lease.duration_s);
+        let lease = config.lease.duration();
         let options = landfall_store::postgres::Options { lease, ..Default::default() };
         let store = Arc::new(Postgres::open(url, &namespace, &options).await?);
         return Ok((store.clone(), store));
@@ -151,6 +199,7 @@ pub(crate) async fn open_store(config: &Config) -> Result<(Arc<dyn Store>, Arc<d
 pub(crate) struct Keys {
     pub(crate) signers: BTreeMap<LaneId, Arc<dyn Signer>>,
     pub(crate) slots_at_admission: BTreeSet<LaneId>,
+    pub(crate) adopts_unknown: BTreeSet<LaneId>,
     /// How webhooks are delivered, if not as configured.
     pub(crate) webhooks: Option<Webhooks>,
 }
@@ -181,6 +230,9 @@ fn load_signers(config: &Config) -> Result<Keys> {
             let lane = LaneId { chain: ChainId(id), signer: loaded.account() };
             if signer.allocation == Allocation::Admission {
                 keys.slots_at_admission.insert(lane);
+            }
+            if signer.on_unknown_slots == OnUnknownSlots::Adopt {
+                keys.adopts_unknown.insert(lane);
             }
             if keys.signers.insert(lane, loaded.clone()).is_some() {
                 bail!("{} is configured twice for chain {id}", loaded.account());

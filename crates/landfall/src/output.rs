@@ -1,9 +1,12 @@
 //! How answers look: tables and colours on a terminal, JSON for programs.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use console::measure_text_width;
+use landfall_core::ports::clock::Clock as _;
 use serde_json::Value;
+
+use crate::system::SystemClock;
 
 /// The error and what led to it, for a person.
 pub(crate) fn failure(error: &anyhow::Error) {
@@ -38,9 +41,15 @@ fn paint(text: &str, colour: Colour, on_terminal: bool) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
+/// A person reads it as it comes: colours, and tables that fit. `CLICOLOR_FORCE` says so where it cannot be seen.
+pub(crate) fn on_terminal() -> bool {
+    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    forced || std::io::stdout().is_terminal()
+}
+
 /// Coloured on a terminal, plain elsewhere.
 pub(crate) fn coloured(text: &str, colour: Colour) -> String {
-    paint(text, colour, std::io::stdout().is_terminal())
+    paint(text, colour, on_terminal())
 }
 
 /// A state in its colour.
@@ -54,15 +63,46 @@ pub(crate) fn state(name: &str) -> String {
     coloured(name, colour)
 }
 
-/// A table without frills.
+/// A table without frills: columns as wide as their widest cell as it is seen, two spaces between.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>());
-    for row in rows {
-        table.add_row(row);
+    let header: Vec<String> = header.iter().map(|text| (*text).to_owned()).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| measure_text_width(cell)).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let shown = lines.iter().map(|line| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| {
+            let missing = width.saturating_sub(measure_text_width(cell));
+            format!("{cell}{}", " ".repeat(missing))
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// An address that fits into a table on a terminal; whole elsewhere.
+pub(crate) fn address(whole: &str) -> String {
+    match (on_terminal(), whole.get(..6), whole.get(whole.len().saturating_sub(4)..)) {
+        (true, Some(first), Some(last)) if whole.len() == 42 => format!("{first}…{last}"),
+        _ => whole.to_owned(),
     }
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// How long ago a time was, on a terminal; the time itself elsewhere.
+pub(crate) fn ago(time: &str) -> String {
+    let Some(at) = on_terminal().then(|| time.parse::<jiff::Timestamp>().ok()).flatten() else {
+        return time.to_owned();
+    };
+    let now = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
+    let seconds = now.saturating_sub(at.as_millisecond()) / 1_000;
+    match seconds {
+        ..60 => format!("{}s", seconds.max(0)),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// JSON for programs.
@@ -77,5 +117,40 @@ pub(crate) fn text(value: &Value, path: &str) -> String {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+    }
+}
+
+/// Asks a person, who must say yes. None where there is nobody to ask.
+pub(crate) fn asks(question: &str) -> Option<bool> {
+    if !std::io::stdin().is_terminal() {
+        return None;
+    }
+    eprint!("{question} [y/N] ");
+    std::io::stderr().flush().ok();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).ok()?;
+    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_take_no_room_in_a_table() {
+        let rows = |on_terminal: bool| {
+            let cell = |text: &str, colour| paint(text, colour, on_terminal);
+            vec![
+                vec!["1".to_owned(), cell("confirmed", Colour::Green), "x".to_owned()],
+                vec!["22".to_owned(), cell("on hold", Colour::Red), "äö…".to_owned()],
+                vec!["333".to_owned(), "-".to_owned(), "z".to_owned()],
+            ]
+        };
+        let coloured = table(&["n", "state", "what"], rows(true));
+        assert!(coloured.contains('\u{1b}'), "{coloured}");
+        let seen = console::strip_ansi_codes(&coloured).into_owned();
+        assert_eq!(seen, table(&["n", "state", "what"], rows(false)));
+        assert_eq!(seen.lines().next(), Some("n    state      what"));
+        assert_eq!(seen.lines().nth(2), Some("22   on hold    äö…"));
     }
 }

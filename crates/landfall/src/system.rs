@@ -51,3 +51,11 @@ pub(crate) fn start_logging(filter: Option<&str>, default: &str) {
         builder.json().with_target(true).init();
     }
 }
+
+/// The name of this machine, of what may stand in a node's name.
+pub(crate) fn host_name() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = told.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let name: String = name.trim().chars().filter(char::is_ascii_graphic).collect();
+    if name.is_empty() { "landfall".to_owned() } else { name }
+}

@@ -33,6 +33,7 @@ use crate::activity::{Activity, Watched};
 use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::serve::Limits;
+use crate::span::span;
 
 /// How long requests that are under way when the server stops may take: a caller that never finishes its own must
 /// not keep it from stopping.
@@ -201,7 +202,7 @@ pub(crate) async fn whole_body(State(limits): State<Limits>, request: Request, n
             Problem::new(Code::InvalidJson, format!("the body could not be read: {error}")).into_response()
         }
         Err(_) => {
-            let detail = format!("it was not whole after {} seconds", limits.body_time.as_secs());
+            let detail = format!("it was not whole after {}", span(limits.body_time));
             Problem::new(Code::BodyTooSlow, detail).into_response()
         }
     }

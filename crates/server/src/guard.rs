@@ -117,7 +117,7 @@ fn as_problem(response: Response) -> Response {
         return response;
     }
     let problem = match response.status() {
-        StatusCode::NOT_FOUND => Problem::new(Code::NotFound, "there is no such thing here"),
+        StatusCode::NOT_FOUND => Problem::new(Code::NotFound, "not found here"),
         StatusCode::METHOD_NOT_ALLOWED => {
             Problem::new(Code::MethodNotAllowed, "the path does not take this method")
         }

@@ -29,6 +29,7 @@ mod routes;
 pub mod rpc;
 mod serve;
 mod show;
+mod span;
 mod tail;
 mod tls;
 pub mod webhooks;

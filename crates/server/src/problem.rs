@@ -5,7 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use landfall_core::ports::store;
 use landfall_core::request::AskedFees;
-use landfall_engine::{Cannot, Refused, SteerError, SubmitError};
+use landfall_engine::{AcceptError, Cannot, Refused, SteerError, SubmitError};
 use serde_json::json;
 
 /// Where the owner of a lane can be reached, or else its name (L17).
@@ -84,7 +84,7 @@ codes! {
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
     CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
-    NotFound, "not_found", NOT_FOUND, "There is no such thing";
+    NotFound, "not_found", NOT_FOUND, "Not found";
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method";
     HistoryRemoved, "history_removed", GONE, "The history was removed";
     AlreadyFinal, "already_final", CONFLICT, "The transaction has ended";
@@ -92,15 +92,17 @@ codes! {
     TooManyVersions, "too_many_versions", CONFLICT, "The transaction was replaced too often";
     AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
     NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
-    SlotBound, "slot_bound", CONFLICT, "The slot is in use";
-    SlotUsed, "slot_used", CONFLICT, "The chain has used the slot";
+    SlotBound, "slot_bound", CONFLICT, "The nonce is in use";
+    SlotUsed, "slot_used", CONFLICT, "The chain has used the nonce";
     SlotGap, "slot_gap", CONFLICT, "A hole would be left";
     NotEnded, "not_ended", CONFLICT, "The transaction has not ended";
     Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
+    NotOlder, "not_older", CONFLICT, "The store is not an older copy";
+    InPool, "in_pool", CONFLICT, "Transactions that may be ours are in a node's pool";
     LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
     OutOfSync, "out_of_sync", SERVICE_UNAVAILABLE, "What is known of the chain is too old";
-    NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no slot to give now";
+    NoSlot, "no_slot", SERVICE_UNAVAILABLE, "The lane has no nonce to give now";
     TooManySockets, "too_many_sockets", SERVICE_UNAVAILABLE, "As many WebSockets are open as there may be";
     UnknownPredecessor, "unknown_predecessor", UNPROCESSABLE_ENTITY, "The transaction to follow is not known";
     BadUrl, "bad_url", UNPROCESSABLE_ENTITY, "Events cannot be delivered to this URL";
@@ -213,6 +215,17 @@ impl From<SubmitError> for Problem {
                 Self { owner: Some(owner), ..Self::new(Code::NotOwner, error.to_string()) }
             }
         }
+    }
+}
+
+impl From<AcceptError> for Problem {
+    fn from(error: AcceptError) -> Self {
+        let code = match error {
+            AcceptError::Submit(error) => return error.into(),
+            AcceptError::NotOlder => Code::NotOlder,
+            AcceptError::InPool { .. } | AcceptError::PoolUnknown { .. } => Code::InPool,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -85,9 +85,7 @@ pub struct Parts {
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    #[error(
-        "cannot listen on {listen} ({error}); if another program has the address, choose one with server.listen"
-    )]
+    #[error("cannot listen on {listen} ({error})")]
     Listen { listen: SocketAddr, error: std::io::Error },
     #[error(
         "{listen} can be reached from other machines, and there is no API key: whoever reaches it could spend from every \

@@ -4,13 +4,14 @@ use landfall_core::attempt::{Attempt, Tally};
 use landfall_core::confirmations;
 use landfall_core::fees::Fees;
 use landfall_core::journal::JournalRow;
+use landfall_core::lane::UnknownSlot;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::store::{Kept, LaneSummary, ResetRecord, TxRecord};
 use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Options, Payload};
 use landfall_core::settings::Allocation;
 use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
-use landfall_core::{LaneId, Millis, SessionId};
+use landfall_core::{ContentVersion, LaneId, Millis, SessionId};
 use serde_json::{Map, Value, json};
 
 /// Always with three digits of a second, so that texts sort as times do.
@@ -68,6 +69,8 @@ pub(crate) fn kept(kept: &Kept) -> Value {
 /// A transaction as lists show it.
 pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
     let status = &tx.status;
+    let shown = status.won.as_ref().map_or(tx.version(), |won| won.version);
+    let shown = tx.payload_version(shown);
     let confirmations = status.receipt.as_ref().zip(view).and_then(|(receipt, view)| {
         // A block that the chain has replaced confirms nothing.
         let gone = view.standing(&receipt.block) == Standing::Orphaned;
@@ -83,7 +86,8 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "displaced": status.displaced,
         "nonce": status.slot,
         "hash": status.hash,
-        "payload": payload(&tx.request.payload),
+        "payload": payload(tx.payload_of(shown)),
+        "payloadVersion": shown,
         "version": tx.version(),
         "contents": contents(tx),
         "options": options(&tx.request.options),
@@ -94,6 +98,7 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "receipt": status.receipt.as_ref().map(receipt),
         "confirmations": confirmations,
         "wonVersion": status.won.as_ref().map(|won| won.version),
+        "singleWitness": status.single_witness.then_some(true),
         "reason": status.reason,
         "acceptedAt": time(tx.request.accepted_at),
         "updatedAt": time(status.updated_at),
@@ -108,6 +113,11 @@ pub(crate) fn record(
     stuck_reason: Option<String>,
 ) -> Value {
     let mut value = transaction(&record.tx, view);
+    if let Some(mined) = mined_version(record) {
+        let shown = record.tx.payload_version(mined);
+        value["payload"] = payload(record.tx.payload_of(shown));
+        value["payloadVersion"] = json!(shown);
+    }
     if let Some((view, receipt)) = view.zip(record.tx.status.receipt.as_ref()) {
         let finality = record.tx.request.options.finality.unwrap_or(finality);
         let blocks = confirmations::list(view, receipt, most_confirmations(finality));
@@ -120,15 +130,22 @@ pub(crate) fn record(
     value
 }
 
-/// Contents after the first, in their order; absent where there are none.
+/// The version that is in a block now.
+fn mined_version(record: &TxRecord) -> Option<ContentVersion> {
+    let receipt = record.tx.status.receipt.as_ref()?;
+    record.attempts.iter().find(|attempt| attempt.hash == receipt.hash).map(|attempt| attempt.version)
+}
+
+/// All contents in their order; absent where there is only the one that was asked for.
 fn contents(tx: &Transaction) -> Option<Vec<Value>> {
-    let first = landfall_core::ContentVersion::FIRST;
+    let first = ContentVersion::FIRST;
+    let asked = json!({ "version": first, "payload": payload(&tx.request.payload) });
     let versions = std::iter::successors(Some(first.next()), |version| Some(version.next()));
-    let shown = tx.status.later.iter().zip(versions).map(|(content, version)| match content {
+    let later = tx.status.later.iter().zip(versions).map(|(content, version)| match content {
         Content::Payload(content) => json!({ "version": version, "payload": payload(content) }),
         Content::NoOp => json!({ "version": version, "noOp": true }),
     });
-    (!tx.status.later.is_empty()).then(|| shown.collect())
+    (!tx.status.later.is_empty()).then(|| std::iter::once(asked).chain(later).collect())
 }
 
 /// What a replace or a speed-up changed of the options; absent where nothing was.
@@ -285,15 +302,20 @@ pub(crate) fn journal_row(row: &JournalRow) -> Value {
     Value::Object(map)
 }
 
-/// A lane as lists show it.
-/// What a lane is configured with here.
+/// The settings of a lane on this node.
 pub(crate) struct Rules {
     pub(crate) window: Option<u64>,
     /// None if there is no signer for it.
     pub(crate) allocation: Option<Allocation>,
 }
 
-pub(crate) fn lane(summary: &LaneSummary, rules: Rules, hold: Option<String>) -> Value {
+/// A lane as lists show it.
+pub(crate) fn lane(
+    summary: &LaneSummary,
+    rules: Rules,
+    hold: Option<String>,
+    unknown: &[UnknownSlot],
+) -> Value {
     without_nulls(json!({
         "chainId": summary.lane.chain,
         "signer": summary.lane.signer.to_string(),
@@ -309,11 +331,25 @@ pub(crate) fn lane(summary: &LaneSummary, rules: Rules, hold: Option<String>) ->
         "resets": resets(summary),
         "healthy": hold.is_none(),
         "holdReason": hold,
+        "unknownNonces": (!unknown.is_empty()).then(|| unknown.iter().map(unknown_nonce).collect::<Vec<_>>()),
         "owner": summary.owner.as_ref().map(|(node, session)| {
             json!({ "node": node, "session": session, "since": begun(*session) })
         }),
         "token": summary.token,
         "version": summary.version,
+    }))
+}
+
+/// A nonce that something else used, as far as it is known what that was.
+fn unknown_nonce(unknown: &UnknownSlot) -> Value {
+    let taker = unknown.taker.as_ref();
+    without_nulls(json!({
+        "nonce": unknown.slot,
+        "hash": taker.map(|taker| taker.hash),
+        "to": taker.and_then(|taker| taker.to).map(|to| to.to_string()),
+        "value": taker.map(|taker| taker.value.to_string()),
+        "block": unknown.block.map(|block| block.number),
+        "sameAs": unknown.same_as,
     }))
 }
 

@@ -1,5 +1,6 @@
 //! Callers: they ask, hang up, ask again with the same key, repeat what was answered, and change their minds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use landfall_engine::{Submission, SubmitError};
 
 use crate::chain::wire::Content;
 use crate::node::{Nodes, accounts, chain_ids};
+use crate::nonces;
 use crate::scenario::Fault;
 use crate::world::{Asked, Rule, World};
 
 /// A caller gives a node this long to answer.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A value that needs a person's yes.
 const DEAR: Wei = Wei(U256::from_limbs([2_000_000, 0, 0, 0]));
@@ -33,9 +35,9 @@ pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
         let marker = (caller as u64) << 32 | number as u64;
         let submission = request(&world, marker);
         let lane = submission.lane;
-        let Some(tx) = until_accepted(&world, &nodes, marker, &submission).await else { continue };
+        let Some(tx) = until_known(&world, &nodes, marker, &submission).await else { continue };
         if world.strikes(Fault::Repeat) {
-            until_accepted(&world, &nodes, marker, &submission).await;
+            until_known(&world, &nodes, marker, &submission).await;
         }
         if world.chance(40) {
             cancel_later(&world, &nodes, marker, lane, tx);
@@ -51,6 +53,22 @@ pub(crate) fn caller_of(marker: u64) -> usize {
 
 /// One of so many requests is to be bound and signed at once, however many are out.
 const AT_ONCE: u64 = 7;
+/// One of so many is known by the nonce that its caller gives, and by no key.
+const BY_NONCE: u64 = 6;
+
+/// Hands a request over by the key or by the nonce that it has.
+async fn until_known(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    marker: u64,
+    submission: &Submission,
+) -> Option<TxId> {
+    if nonces::is_given(submission) {
+        nonces::until_told(world, nodes, marker, submission).await
+    } else {
+        until_accepted(world, nodes, marker, submission).await
+    }
+}
 
 fn request(world: &Arc<World>, marker: u64) -> Submission {
     let scenario = &world.scenario;
@@ -95,20 +113,32 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
             false => Vec::new(),
         },
     };
-    // A person may say no to a dear one.
-    let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear;
+    let by_nonce = marker.is_multiple_of(BY_NONCE) && options.after.is_none();
+    // A person may say no to a dear one, and a call that gets no slot in time is taken back.
+    let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear || by_nonce;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     // Some callers wait for a hash, which nobody has whose transaction follows another.
-    let at_once = (marker.is_multiple_of(AT_ONCE) && options.after.is_none()).then(AtOnce::default);
+    let at_once = match by_nonce {
+        true => Some(AtOnce { call: Some(nonces::call_of(marker)) }),
+        false => (marker.is_multiple_of(AT_ONCE) && options.after.is_none()).then(AtOnce::default),
+    };
     let submission = Submission {
         lane: LaneId { chain, signer },
-        request_id: RequestId::parse(&key).ok(),
+        request_id: RequestId::parse(&key).ok().filter(|_| !by_nonce),
         payload,
         options,
         at_once,
     };
-    let asked =
-        Asked { key, submission: submission.clone(), tx: None, may_end_otherwise, max_fee, slot: None };
+    let asked = Asked {
+        key,
+        submission: submission.clone(),
+        tx: None,
+        may_end_otherwise,
+        max_fee,
+        slot: None,
+        hash: None,
+        stood_for: BTreeSet::new(),
+    };
     inner.asked.insert(marker, asked);
     submission
 }
@@ -117,7 +147,11 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
 pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
     let asked = world.lock().asked.clone();
     for (marker, asked) in asked.into_iter().filter(|(_, asked)| asked.tx.is_some()) {
-        if until_accepted(world, nodes, marker, &asked.submission).await.is_none() {
+        // A call that ended unsigned may be made anew, and lands then: that is no retry.
+        if nonces::is_given(&asked.submission) && asked.hash.is_none() {
+            continue;
+        }
+        if until_known(world, nodes, marker, &asked.submission).await.is_none() {
             let text = format!("{} was accepted once and is refused now", asked.key);
             world.violated(Rule::OneKeyOneTransaction, text);
         }
@@ -125,7 +159,7 @@ pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
 }
 
 /// How often a caller asks a lane that has no slots to give.
-const MOST_WITHOUT_SLOT: u32 = 10;
+pub(crate) const MOST_WITHOUT_SLOT: u32 = 10;
 
 /// Asks one node after another until one says yes.
 async fn until_accepted(
@@ -155,7 +189,7 @@ async fn until_accepted(
                 return told(world, marker, tx.id);
             }
             Ok(Ok(Admission::Removed(kept))) => return told(world, marker, kept.id),
-            Ok(Ok(Admission::Conflict(tx))) => {
+            Ok(Ok(Admission::Conflict(tx) | Admission::NonceReused(tx))) => {
                 world.violated(
                     Rule::OneKeyOneTransaction,
                     format!("{marker:x} was told that {tx} asks for something else"),
@@ -274,7 +308,7 @@ fn retry_later(world: &Arc<World>, nodes: &Arc<Nodes>, id: TxId) {
         {
             let id_of = |admission: &Admission| match admission {
                 Admission::New(tx) | Admission::Replay(tx) => tx.id,
-                Admission::Conflict(tx) => *tx,
+                Admission::Conflict(tx) | Admission::NonceReused(tx) => *tx,
                 Admission::Removed(kept) => kept.id,
             };
             world.trace(format_args!("caller does {id} again as {}", id_of(&first)));

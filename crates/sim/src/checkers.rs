@@ -14,6 +14,7 @@ use landfall_store::Memory;
 use crate::chain::model::Fork;
 use crate::chain::wire::Content;
 use crate::node::MAX_FEE;
+use crate::nonces;
 use crate::scenario::Fault;
 use crate::world::{Rule, World};
 
@@ -75,6 +76,7 @@ impl Checkers {
                 self.quiet_while_halted(&record.tx, &entries);
             }
             self.expires_by_block_time(&record.tx, &entries);
+            self.taken_is_carried(&record.tx, &entries);
             if self.world.scenario.quiet {
                 self.paid_for(&record.tx, &entries);
             }
@@ -132,6 +134,27 @@ impl Checkers {
             };
             if loud {
                 self.world.violated(Rule::QuietWhileHalted, format!("{}: {:?}", tx.id, row.entry));
+            }
+        }
+    }
+
+    /// A content of which the journal says that a node has it does not begin to end because a node refuses it.
+    fn taken_is_carried(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let mut newest = None;
+        let mut taken = None;
+        for row in entries {
+            match &row.entry {
+                Entry::Signed { no_op: false, version, .. } => newest = Some(*version),
+                Entry::Broadcast { .. } | Entry::Mined { .. } => taken = newest,
+                Entry::EndingBegan { reason, .. }
+                    if matches!(reason.code, ReasonCode::Invalid | ReasonCode::WouldRevert)
+                        && taken.is_some()
+                        && taken == newest =>
+                {
+                    let text = format!("a node had {}, and it is given up: {}", tx.id, reason.text);
+                    self.world.violated(Rule::TakenIsCarried, text);
+                }
+                _ => {}
             }
         }
     }
@@ -249,6 +272,7 @@ impl Checkers {
         for (marker, asked) in asked {
             let Some(tx) = asked.tx.filter(|tx| !known.contains_key(tx)) else { continue };
             match self.memory.kept(tx).await.ok().flatten() {
+                Some(kept) if nonces::is_given(&asked.submission) && kept.status().ended_unsigned() => {}
                 Some(kept) => self.kept_is_true(&kept, landed.get(&marker).copied().unwrap_or(0)),
                 None => self
                     .world
@@ -300,17 +324,18 @@ impl Checkers {
     /// The journal of the lane that the first violation names, or whose transaction it names: all about that transaction and about the
     /// lane itself, and the end of the rest.
     pub(crate) async fn journal_of_the_first_violation(&self) -> Vec<String> {
-        let Some(text) = self.world.lock().violations.first().map(|violation| violation.text.clone()) else {
-            return Vec::new();
-        };
+        let texts: Vec<String> =
+            self.world.lock().violations.iter().map(|violation| violation.text.clone()).collect();
         let all = self.all().await;
-        let named = |tx: &&Transaction| {
+        let named = |text: &String, tx: &Transaction| {
             let request = marker(tx).map(|marker| format!("request {marker:x} "));
             text.contains(&tx.id.to_string())
                 || text.contains(&tx.lane.to_string())
                 || request.is_some_and(|request| text.contains(&request))
         };
-        let Some((lane, id)) = all.iter().find(named).map(|tx| (tx.lane, tx.id)) else { return Vec::new() };
+        // Some only say which call it was: the first that names a transaction or its lane leads there.
+        let lane = texts.iter().find_map(|text| all.iter().find(|tx| named(text, tx)));
+        let Some((lane, id)) = lane.map(|tx| (tx.lane, tx.id)) else { return Vec::new() };
         let rows = self.memory.journal_after(JournalSeq(0), u32::MAX).await.unwrap_or_default();
         let rows: Vec<_> = rows.into_iter().filter(|row| row.lane == lane).collect();
         let line = |row: &JournalRow| {
@@ -501,6 +526,14 @@ impl Checkers {
         displaced && self.world.scenario.fail_displaced && self.world.scenario.rate(Fault::ForeignUse) > 0
     }
 
+    /// All who were asked refused it for good, before any had taken it.
+    fn was_refused(&self, tx: &Transaction) -> bool {
+        let code = tx.status.reason.as_ref().map(|reason| reason.code);
+        let refused = &self.world.lock().refused;
+        matches!(code, Some(ReasonCode::Invalid | ReasonCode::WouldRevert))
+            && tx.payloads().filter_map(|payload| Content::read(&payload.data)).any(|c| refused.contains(&c))
+    }
+
     /// It has ended, and as the chain shows.
     fn ended(&self, tx: &Transaction, contents: &BTreeMap<u64, Vec<Content>>, retried: &BTreeSet<TxId>) {
         let state = tx.status.state;
@@ -512,6 +545,10 @@ impl Checkers {
             return;
         }
         let Some(marker) = marker(tx) else { return };
+        // A call that ended unsigned may have been made again: what landed is then the later one's.
+        if tx.request.call().is_some() && tx.status.ended_unsigned() {
+            return;
+        }
         // One that was done again carries the same content: only that it landed once can be told, and is.
         if retried.contains(&tx.id) {
             return;
@@ -529,6 +566,7 @@ impl Checkers {
         } else if !said
             && asked.is_some_and(|asked| !asked.may_end_otherwise)
             && !self.was_displaced(tx)
+            && !self.was_refused(tx)
             && !self.world.lock().cancelled_lanes.contains(&tx.lane)
         {
             let text = format!("{} ended {} for no reason: {:?}", tx.id, state.name(), tx.status.reason);

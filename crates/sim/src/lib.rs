@@ -25,6 +25,7 @@ mod database;
 mod many;
 mod nemesis;
 mod node;
+mod nonces;
 mod planted;
 mod reader;
 mod rng;

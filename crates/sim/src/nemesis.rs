@@ -12,7 +12,7 @@ use crate::chain::model::{BASE_FEE, FIRST_BALANCE, Fate};
 use crate::chain::wire::{Content, Wire};
 use crate::node::{MAX_FEE, Nodes, accounts, chain_ids};
 use crate::scenario::Fault;
-use crate::world::World;
+use crate::world::{Gate, Inner, World};
 
 /// The faults that strike by time.
 const TIMED: &[Fault] = &[
@@ -93,9 +93,9 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
             gate(world, node, |gate| gate.rpc_cut_until = now + long);
         }
         Fault::ClockStep => {
-            let step = i64::try_from(world.range(0, 1_200_000)).unwrap_or(0) - 600_000;
-            world.struck(fault, format_args!("node {node} by {step} ms"));
-            gate(world, node, |gate| gate.skew_ms = step);
+            let skew = skew(world);
+            world.struck(fault, format_args!("node {node} is {skew} ms off"));
+            gate(world, node, |gate| gate.skew_ms = skew);
         }
         Fault::StaleEndpoint | Fault::EndpointDown => endpoint(world, chain, fault, now + long),
         Fault::Eviction => evict(world, chain),
@@ -123,7 +123,17 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
     }
 }
 
-fn gate(world: &World, node: usize, change: impl FnOnce(&mut crate::world::Gate)) {
+/// How far a clock is off from now on: seconds to years, ahead or behind.
+fn skew(world: &World) -> i64 {
+    const MINUTE: u64 = 60_000;
+    const DAY: u64 = 24 * 60 * MINUTE;
+    let most = [MINUTE / 3, 10 * MINUTE, 3 * 60 * MINUTE, 3 * DAY, 10 * 365 * DAY];
+    let most = world.lock().rng.pick(&most).copied().unwrap_or(MINUTE);
+    let skew = i64::try_from(world.range(0, most)).unwrap_or(0);
+    if world.chance(500) { skew } else { -skew }
+}
+
+fn gate(world: &World, node: usize, change: impl FnOnce(&mut Gate)) {
     if let Some(gate) = world.lock().gates.get_mut(node) {
         change(gate);
     }
@@ -338,7 +348,7 @@ fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
         _ => Fate::Lost,
     };
     let now = world.now();
-    let at = world.true_time().0;
+    let at = world.block_time();
     let mut inner = world.lock();
     let salt = inner.rng.next();
     if let Some(chain) = inner.chains.get_mut(&chain) {
@@ -358,12 +368,11 @@ fn reorg(world: &World, chain: ChainId, fault: Fault, depth: u64) {
 pub(crate) fn heal(world: &Arc<World>) {
     let mut inner = world.lock();
     inner.faults_on = false;
-    for gate in &mut inner.gates {
-        gate.paused_until = 0;
-        gate.store_cut_until = 0;
-        gate.rpc_cut_until = 0;
-        gate.renewals_lost_until = 0;
-        gate.skew_ms = 0;
+    // A clock may be off for ever, and is right again on the other nodes.
+    let Inner { gates, rng, .. } = &mut *inner;
+    for gate in gates {
+        let skew_ms = if gate.skew_ms != 0 && rng.chance(500) { gate.skew_ms } else { 0 };
+        *gate = Gate { skew_ms, ..Gate::default() };
     }
     let accounts = accounts(world.scenario.signers);
     let now = world.now();

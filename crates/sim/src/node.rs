@@ -130,6 +130,7 @@ impl Nodes {
         let at_admission = at_admission.filter(|_| scenario.slots_at_admission).collect();
         Parts {
             slots_at_admission: at_admission,
+            adopts_unknown: Default::default(),
             address: None,
             node: store.name.clone(),
             store: Arc::new(store),

@@ -69,6 +69,10 @@ planted! {
     LostWakeUp = "lost wake-up", found by [Ends];
     /// A send that was not answered gives its slot back.
     RecycleOnTimeout = "slot recycled on timeout", found by [LandsOnce];
+    /// A node's final no gives the slot back.
+    RefusalFreesSlot = "slot freed by a node's no", found by [LandsOnce];
+    /// A node's final no ends what a node had taken.
+    RefusalEndsTaken = "ended by a node's no to a re-send", found by [TakenIsCarried];
     /// A passed slot without a receipt sends its transaction back to the queue.
     RequeueOnNullReceipt = "re-queued on a null receipt", found by [LandsOnce];
     /// A receipt counts by its block's number alone.
@@ -76,7 +80,9 @@ planted! {
     /// A re-price takes a new slot.
     BumpTakesNewSlot = "bump that takes a new slot", found by [LandsOnce];
     /// Removing the history of a transaction frees its key.
-    RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, LandsOnce];
+    RemovalForgetsKey = "removal forgets the key", found by [OneKeyOneTransaction, OneCallOneTransaction, LandsOnce];
+    /// A call is looked for by the slot that has its nonce's number.
+    NonceIsSlot = "retry matched by slot only", found by [OneCallOneTransaction, LandsOnce];
     /// A slot is forgotten when its transaction ends.
     ForgottenAtFinality = "slot forgotten when its transaction ends", found by [FinalIsTrue, Ends, NoGaps];
     /// A cancel is done when it was asked for.
@@ -109,6 +115,8 @@ planted! {
     FundsIgnored = "slots without funds", found by [PaidFor];
     /// A stranger's use of a slot is believed before it is final.
     ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
+    /// A stranger's use of a slot is believed at the lane's finality, also where the chain may take back more.
+    ProvenAtFinality = "stranger believed at the lane's finality", found by [LandsOnce, FinalIsTrue];
     /// What took a slot and does the same as its transaction is a stranger.
     AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
     /// The cursor jumps over slots that the chain has used and nobody here knows.
@@ -127,6 +135,10 @@ planted! {
     FinalByTime = "final by time", found by [QuietWhileHalted];
     /// A caller's own ceiling is forgotten.
     CeilingForgotten = "caller's ceiling forgotten", found by [WithinCeiling];
+    /// The day of a budget is that of the owner's clock, and never falls.
+    DayByOwnClock = "day of the budget by the node's clock", found by [Ends];
+    /// What was stored is not sent before the time that was stored with it.
+    WaitsForStoredTime = "stored time in the future waited for", found by [Ends];
 }
 
 impl Planted {
@@ -135,6 +147,9 @@ impl Planted {
     pub fn in_lane(self) -> Option<PlantedInLane> {
         match self {
             Self::RecycleOnTimeout => Some(PlantedInLane::RecycleOnTimeout),
+            Self::RefusalFreesSlot => Some(PlantedInLane::RefusalFreesSlot),
+            // Since a no to a re-send ends nothing, the misreading alone does no harm.
+            Self::RefusalEndsTaken | Self::AlreadyKnownIsFailure => Some(PlantedInLane::RefusalEndsTaken),
             Self::RequeueOnNullReceipt => Some(PlantedInLane::RequeueOnNullReceipt),
             Self::NoBlockHash => Some(PlantedInLane::NoBlockHash),
             Self::BumpTakesNewSlot => Some(PlantedInLane::BumpTakesNewSlot),
@@ -155,6 +170,7 @@ impl Planted {
             Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
             Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
             Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
+            Self::ProvenAtFinality => Some(PlantedInLane::ProvenAtFinality),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
@@ -162,6 +178,8 @@ impl Planted {
             Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
             Self::FinalByTime => Some(PlantedInLane::FinalByTime),
             Self::CeilingForgotten => Some(PlantedInLane::CeilingForgotten),
+            Self::DayByOwnClock => Some(PlantedInLane::DayByOwnClock),
+            Self::WaitsForStoredTime => Some(PlantedInLane::WaitsForStoredTime),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -177,9 +195,9 @@ impl Planted {
             | Self::StoredAfterSent
             | Self::IdempotencyOutside
             | Self::LeaseByLocalClock
-            | Self::AlreadyKnownIsFailure
             | Self::NewestHashOnly
             | Self::LostWakeUp
+            | Self::NonceIsSlot
             | Self::RemovalForgetsKey => None,
         }
     }
@@ -212,6 +230,7 @@ impl Planted {
                 }
             }
             Self::ProvenBeforeFinal => Scenario::contested(seed),
+            Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
             // Some slots can still be taken back when the chain starts over.
             Self::AnyChainWillDo => {
@@ -222,6 +241,12 @@ impl Planted {
                     ..Scenario::from_seed(seed)
                 };
                 few.with(self.takes())
+            }
+            // Dear enough that the budget of a day is not enough for all.
+            Self::DayByOwnClock => {
+                let rates = self.takes().iter().map(|fault| (*fault, 100)).collect();
+                let budget = Some(13_000_000_000_000_000);
+                Scenario { rates, budget, chains: 1, signers: 1, keep: None, ..Scenario::from_seed(seed) }
             }
             Self::ToldBeforeCommit => Scenario { slots_at_admission: true, ..Scenario::from_seed(seed) },
             _ => Scenario::from_seed(seed).with(self.takes()),
@@ -238,11 +263,13 @@ impl Planted {
             Self::RenewedFromAnswer => &[Fault::LeaseCut, Fault::SlowAnswer],
             Self::ReloadedUnderOldToken => &[Fault::LateCommit],
             Self::LimitForEver => &[Fault::Refusal],
+            Self::RefusalFreesSlot | Self::RefusalEndsTaken => &[Fault::Verdict],
             Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
             Self::JumpsOverUnknown => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],
-            Self::ExpiresByOwnClock => &[Fault::ClockStep],
+            Self::ExpiresByOwnClock | Self::WaitsForStoredTime => &[Fault::ClockStep],
+            Self::DayByOwnClock => &[Fault::ClockStep, Fault::FeeSpike],
             Self::BudgetForgetsOut => &[Fault::FeeSpike],
             _ => &[],
         }

@@ -21,7 +21,6 @@ use crate::world::{Rule, TrueClock, Violation, World};
 const PEACE: Duration = Duration::from_secs(1_800);
 /// Who asks after the chain started over.
 const LATE_CALLER: usize = 99;
-const DAY_MS: i64 = 86_400_000;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What one run came to.
@@ -38,7 +37,7 @@ pub struct Report {
     /// The scenario in a line, and what happened, where it was asked for or something was violated.
     pub scenario: String,
     pub lines: Vec<String>,
-    /// The journal of the lane that the first violation is about, newest last.
+    /// The journal of the lane that a violation is about, newest last: of the first that names one.
     pub journal: Vec<String>,
 }
 
@@ -116,7 +115,7 @@ fn make_chains(world: &Arc<World>, salt: u64) {
     let scenario = &world.scenario;
     let accounts = accounts(scenario.signers);
     let now = world.now();
-    let at = world.true_time().0;
+    let at = world.block_time();
     let mut inner = world.lock();
     for id in chain_ids(scenario.chains) {
         let chain = ChainModel::new(salt + id.0, &accounts, scenario.endpoints, at);
@@ -131,7 +130,7 @@ async fn make_blocks(world: Arc<World>, id: landfall_core::ChainId) {
     loop {
         tokio::time::sleep(Duration::from_millis(world.scenario.block_ms)).await;
         let now = world.now();
-        let at = world.true_time().0;
+        let at = world.block_time();
         let mut inner = world.lock();
         let gossips = inner.rng.chance(700);
         let Some(chain) = inner.chains.get_mut(&id) else { return };
@@ -186,14 +185,9 @@ async fn settle(
     }
 }
 
-/// By the clocks of all nodes the next day has begun: budgets are whole again.
+/// By block time the next day begins: budgets are whole again.
 fn next_day(world: &World) {
-    let mut inner = world.lock();
-    inner.days += 1;
-    for gate in &mut inner.gates {
-        gate.skew_ms += DAY_MS;
-    }
-    drop(inner);
+    world.lock().days += 1;
     world.trace(format_args!("the next day begins"));
 }
 

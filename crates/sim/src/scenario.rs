@@ -68,6 +68,8 @@ faults! {
     PoolFull = "pool-full";
     /// A node refuses with one of the classes that are no verdict.
     Refusal = "refusal";
+    /// A node refuses bytes for good or as too cheap, whether it has them or not.
+    Verdict = "verdict";
     /// The base fee jumps.
     FeeSpike = "fee-spike";
     /// An account is emptied, and filled again later.
@@ -123,7 +125,7 @@ pub struct Scenario {
     pub tagged: bool,
     /// The first two nodes have the same name.
     pub twins: bool,
-    /// What the fees of a lane may come to in a day, in wei. Days pass quickly once the faults have stopped.
+    /// What the fees of a lane may come to in a day, in wei. Block time leaps by days once the faults have stopped.
     pub budget: Option<u64>,
     /// The first signer's lanes hand out slots at admission.
     pub slots_at_admission: bool,
@@ -177,13 +179,12 @@ impl Scenario {
             quiet: false,
             long_halt: false,
             rates,
-        }
-        .made_possible();
+        };
         let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
         // A store that is brought back, and a chain that starts over, are judged by the history.
         let judged = [Fault::RestoredStore, Fault::ChainRestart];
         scenario.keep = keep.filter(|_| judged.iter().all(|fault| scenario.rate(*fault) == 0));
-        // Clocks leap for whole days there, and history goes by the clock.
+        // Block time leaps for whole days there, and history goes by it.
         if scenario.keep.is_none() && rng.chance(250) {
             // Enough for the dearest that a caller may ask for: what no day can pay waits for ever, and says so.
             scenario.budget = Some(rng.range(13, 30) * 1_000_000_000_000_000);
@@ -239,7 +240,7 @@ impl Scenario {
             let rate = self.rates.entry(*fault).or_default();
             *rate = (*rate).max(60);
         }
-        self.made_possible()
+        self
     }
 
     /// A world in which nothing goes wrong but that the chain stands still for half an hour.
@@ -252,11 +253,14 @@ impl Scenario {
         Self { nodes, rates, long_halt: true, trouble, quiet: false, budget: None, ..scenario }
     }
 
-    /// A transaction may be queued again only where its slot is gone for good: a chain that does not say what it will
-    /// not take back, and takes back more than was asked for, cannot promise that.
-    fn made_possible(mut self) -> Self {
-        self.fail_displaced |= !self.tagged && self.rate(Fault::DeepReorg) > 0;
-        self
+    /// A contested world whose chain calls nothing final and takes back more than callers wait for: a stranger's slot may
+    /// come back after it was final for the lane.
+    #[must_use]
+    pub fn untagged(seed: u64) -> Self {
+        let contested = Self::contested(seed);
+        let mut rates = contested.rates.clone();
+        rates.insert(Fault::DeepReorg, 100);
+        Self { rates, tagged: false, fail_displaced: false, finality: 1, ..contested }
     }
 
     /// How often this fault strikes; 0 where the seed left it out.

@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
     Acquired, Admission, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Older, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
-use landfall_core::request::NewTransaction;
+use landfall_core::request::{AtOnce, CallId, NewTransaction};
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, RequestId, SessionId, Token, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, RequestId, SessionId,
+    Slot, Token, TxHash, TxId,
 };
 use landfall_store::Memory;
 
@@ -236,9 +237,25 @@ impl SimStore {
         }
     }
 
-    /// The planted way of removing history: a key that stands for what was removed is as good as new.
+    /// The planted way of looking for a call: whoever has the slot of that number and does the same is the first one.
+    async fn by_slot(&self, new: &mut NewTransaction) -> Option<Admission> {
+        let call = new.request.at_once.as_mut()?.call.take()?;
+        let record = self.memory.load_lane(new.lane).await.ok()?;
+        let slot = Some(Slot(call.nonce.0));
+        let mut known = record.bound.into_iter().chain(record.ended);
+        known
+            .find(|tx| tx.status.slot == slot && tx.request.payload.does_the_same(&new.request.payload))
+            .map(Admission::Replay)
+    }
+
+    /// The planted way of removing history: a key or a call that stands for what was removed is as good as new.
     async fn forget_key(&self, write: &mut Write) {
         let Write::Admit(new) = write else { return };
+        if let Some(call) = new.request.call().cloned()
+            && self.memory.kept_by_call(new.lane, &call).await.ok().flatten().is_some()
+        {
+            new.request.at_once = Some(AtOnce::default());
+        }
         let Some(key) = new.request.request_id.clone() else { return };
         if self.memory.kept_by_request(new.lane.signer, &key).await.ok().flatten().is_some() {
             new.request.request_id = RequestId::parse(&format!("{}, again", key.as_str())).ok();
@@ -289,6 +306,11 @@ fn all_failed(count: usize) -> Vec<Result<Written, WriteError>> {
 
 #[async_trait]
 impl Log for SimStore {
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        self.reach("accept the store").await.map_err(WriteError::Failed)?;
+        self.memory.accept(commands).await
+    }
+
     async fn write(&self, mut group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         let count = group.len();
         if self.reach("write").await.is_err() {
@@ -297,10 +319,11 @@ impl Log for SimStore {
         if self.world.strikes(Fault::FailedCommit) {
             return all_failed(count);
         }
-        if self.world.has(Planted::IdempotencyOutside) {
+        if self.world.has(Planted::IdempotencyOutside) || self.world.has(Planted::NonceIsSlot) {
             let mut answers = Vec::new();
             for write in &mut group {
                 let known = match write {
+                    Write::Admit(new) if self.world.has(Planted::NonceIsSlot) => self.by_slot(new).await,
                     Write::Admit(new) => self.admit_unguarded(new).await,
                     Write::Lane(_) | Write::Command(_) | Write::Chain(_) | Write::Forget(_) => None,
                 };
@@ -538,6 +561,26 @@ impl Reads for SimStore {
         self.memory.kept_by_request(signer, request).await
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.tx_by_call(lane, call).await
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept_by_call(lane, call).await
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        self.reach("read nonces").await?;
+        self.memory.nonces_from(lane, from, limit).await
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        self.reach("read a transaction").await?;
+        self.memory.kept_by_first_hash(chain, hash).await
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         self.memory.txs(query).await
     }
@@ -563,6 +606,11 @@ impl Reads for SimStore {
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
         self.reach("read a chain").await?;
         self.memory.chain(chain).await
+    }
+
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        self.reach("see whether it is an older copy").await?;
+        self.memory.older().await
     }
 
     async fn writable(&self) -> Result<(), Error> {

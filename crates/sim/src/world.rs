@@ -20,6 +20,7 @@ use crate::trace::Trace;
 
 /// When simulated time begins.
 const EPOCH_MS: u64 = 1_800_000_000_000;
+const DAY_MS: u64 = 86_400_000;
 
 /// A rule that was broken.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub enum Rule {
     WithinCeiling,
     /// One key is one transaction, for ever.
     OneKeyOneTransaction,
+    /// One call, by its caller's nonce, is one transaction and one hash, for as long as the transaction is known.
+    OneCallOneTransaction,
     /// What was accepted is not lost.
     AcceptedIsKept,
     /// Every accepted transaction ends.
@@ -83,6 +86,8 @@ pub enum Rule {
     ExpiresByBlockTime,
     /// A slot that a caller was told is stored.
     SlotAsTold,
+    /// What a node has taken is not given up because a node refuses it.
+    TakenIsCarried,
     /// In a quiet world: no slot is handed out for an account that is seen to be empty.
     PaidFor,
     /// In a quiet world: what the pools have lost is soon in one again.
@@ -104,6 +109,7 @@ impl Rule {
             Self::Bounded => "nothing grows without bound",
             Self::WithinCeiling => "no attempt offers more than its ceiling",
             Self::OneKeyOneTransaction => "one key is one transaction",
+            Self::OneCallOneTransaction => "one call is one transaction and one hash",
             Self::AcceptedIsKept => "what was accepted is kept",
             Self::Ends => "every accepted transaction ends",
             Self::NoGaps => "every slot that was handed out is used",
@@ -119,6 +125,7 @@ impl Rule {
             Self::WithinBudget => "a lane spends no more than its budget",
             Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
             Self::SlotAsTold => "a slot that a caller was told is the one it has",
+            Self::TakenIsCarried => "what a node has taken is not given up for a node's no",
             Self::PaidFor => "an empty account gets no slots",
             Self::BackInThePool => "what the pools have lost is soon in one again",
         }
@@ -146,6 +153,10 @@ pub(crate) struct Asked {
     pub(crate) max_fee: Option<u128>,
     /// The slot it was told when it handed its transaction over.
     pub(crate) slot: Option<Slot>,
+    /// The hash that its call was answered with.
+    pub(crate) hash: Option<TxHash>,
+    /// Every transaction that its call ever stood for, if its caller gave a nonce.
+    pub(crate) stood_for: BTreeSet<TxId>,
 }
 
 pub(crate) struct Inner {
@@ -160,6 +171,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// Hashes that some pool has been handed.
+    pub(crate) met: BTreeSet<TxHash>,
     /// Transactions that a caller did again: what landed may be the later one's.
     pub(crate) retried: BTreeSet<TxId>,
     /// When chains stood still, by the true clock.
@@ -172,11 +185,13 @@ pub(crate) struct Inner {
     pub(crate) cancelled_lanes: BTreeSet<LaneId>,
     /// Contents to which a person said yes.
     pub(crate) approved: BTreeSet<Content>,
+    /// Contents that were refused for good, by all who were asked.
+    pub(crate) refused: BTreeSet<Content>,
     /// When accounts were empty, by the true clock.
     pub(crate) empties: Vec<(LaneId, Millis, Millis)>,
     /// When the chains were replaced by new ones.
     pub(crate) started_over_at: Option<u64>,
-    /// How many days have begun, by the clocks of the nodes.
+    /// How many days have begun, by block time.
     pub(crate) days: u64,
 }
 
@@ -200,12 +215,14 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            met: BTreeSet::new(),
             retried: BTreeSet::new(),
             halts: Vec::new(),
             asked: BTreeMap::new(),
             told: Vec::new(),
             cancelled_lanes: BTreeSet::new(),
             approved: BTreeSet::new(),
+            refused: BTreeSet::new(),
             empties: Vec::new(),
             started_over_at: None,
             days: 1,
@@ -232,6 +249,13 @@ impl World {
     #[must_use]
     pub(crate) fn true_time(&self) -> Millis {
         Millis(EPOCH_MS + self.now())
+    }
+
+    /// What the next block is stamped with: days pass quickly there once the faults have stopped.
+    #[must_use]
+    pub(crate) fn block_time(&self) -> u64 {
+        let leapt = (self.lock().days - 1) * DAY_MS;
+        self.true_time().0 + leapt
     }
 
     pub(crate) fn trace(&self, what: Arguments<'_>) {

@@ -2,8 +2,9 @@
 
 use landfall_core::attempt::Attempt;
 use landfall_core::fees::Fees;
+use landfall_core::request::CallId;
 use landfall_core::transaction::TxState;
-use landfall_core::{ContentVersion, Gas, Millis, Wei};
+use landfall_core::{ApiKeyId, ContentVersion, Gas, Millis, Wei};
 use serde::{Deserialize, Serialize};
 
 use crate::rules::Phase;
@@ -16,6 +17,12 @@ pub(crate) fn bits(number: u64) -> i64 {
 /// And back.
 pub(crate) fn number(bits: i64) -> u64 {
     bits.cast_unsigned()
+}
+
+/// What a call's columns hold: the API key, empty where there is none, and the nonce. Unique indexes take no two rows for equal
+/// that lack a value.
+pub(crate) fn call_columns(call: &CallId) -> (&str, i64) {
+    (call.api_key.as_ref().map_or("", |ApiKeyId(id)| id), bits(call.nonce.0))
 }
 
 pub(crate) fn phase_code(phase: Phase) -> i64 {

@@ -10,11 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads, Store,
-    TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
+    Store, TxQuery, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::{Account, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxId};
+use landfall_core::{
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, RequestId, SessionId, Token, TxHash, TxId,
+};
 
 /// What goes wrong with one group of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +85,10 @@ impl Log for Faulty {
             Some(Fault::FailBefore) => (0..count).map(|_| failed()).collect(),
             Some(Fault::LoseRequest) => (0..count).map(|_| unknown()).collect(),
         }
+    }
+
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        self.store.accept(commands).await
     }
 
     fn writes_at_once(&self) -> bool {
@@ -182,6 +189,22 @@ impl Reads for Faulty {
         self.store.kept_by_request(signer, request).await
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        self.store.tx_by_call(lane, call).await
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        self.store.kept_by_call(lane, call).await
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        self.store.nonces_from(lane, from, limit).await
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        self.store.kept_by_first_hash(chain, hash).await
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         self.store.txs(query).await
     }
@@ -204,6 +227,10 @@ impl Reads for Faulty {
 
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
         self.store.chain(chain).await
+    }
+
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        self.store.older().await
     }
 
     async fn writable(&self) -> Result<(), Error> {

@@ -1,5 +1,8 @@
 //! What holds in every adapter, wherever the rows live: the order in which a group is applied, which transactions
 //! wait or are bound, and what makes an admission a replay.
+//!
+//! An admission is looked for by its key, then by its id, then by its caller's nonce: a key that is known says what is meant,
+//! whatever nonce comes with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +84,16 @@ pub(crate) fn is_again(existing: &Transaction, new: &NewTransaction) -> bool {
     existing.lane == new.lane
         && existing.request.request_id == new.request.request_id
         && asks_the_same(existing, new)
+}
+
+/// What an admission with the nonce of a known call is told.
+pub(crate) fn under_nonce(existing: Transaction, new: &NewTransaction) -> Admission {
+    Admission::under_nonce(existing, new.request.request_id.as_ref(), &new.request.payload)
+}
+
+/// What an admission with the nonce of a call whose transaction was removed is told.
+pub(crate) fn kept_under_nonce(kept: Kept, new: &NewTransaction) -> Admission {
+    Admission::under_kept_nonce(kept, new.request.request_id.as_ref(), &new.request.payload)
 }
 
 /// What an admission under the key of a removed transaction is told.

@@ -3,6 +3,7 @@
 
 mod direction;
 mod incidents;
+mod links;
 mod opt_in;
 mod texts;
 
@@ -18,12 +19,13 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<Vec<String>>);
 
 /// Whether every step passed.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
-    let steps: [Step<'_>; 7] = [
+    let steps: [Step<'_>; 8] = [
         ("crate direction", &|| Ok(direction::check(&workspace.packages))),
         ("crate direction, all the way down", &|| direction::check_reach(workspace)),
         ("lint opt-in", &|| opt_in::check(workspace)),
         ("texts", &|| texts::check(workspace)),
         ("incidents", &|| incidents::check(workspace)),
+        ("links", &|| links::check(workspace)),
         ("format", &|| cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")),
         ("clippy", &|| cargo(workspace, CLIPPY, "mend what clippy names above")),
     ];

@@ -103,7 +103,23 @@ pub(crate) async fn probe(endpoint: &Endpoint) {
     }
     let lacks = quirks.lacks();
     if !lacks.is_empty() {
-        tracing::info!(endpoint = %endpoint.name, ?lacks, "the endpoint cannot do everything; what it lacks is done otherwise");
+        let told: Vec<String> =
+            lacks.iter().map(|lack| format!("no {lack}, {} instead", instead(lack))).collect();
+        tracing::info!(endpoint = %endpoint.name, "endpoint has {}", told.join("; "));
+    }
+}
+
+/// How it is done with an endpoint that lacks this.
+fn instead(lack: &str) -> &'static str {
+    match lack {
+        "batches" => "single calls",
+        "eth_getBlockReceipts" => "receipts one by one",
+        "state by block hash" => "state by block number",
+        "pending block" => "the latest block",
+        "eth_feeHistory" => "eth_gasPrice",
+        "safe block" | "finalized block" => "finality by depth",
+        "subscriptions" => "polling",
+        _ => "another endpoint",
     }
 }
 

@@ -25,6 +25,7 @@ use super::planted::{self, Planted};
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
+use super::witness::Shown;
 
 /// How many packets are under way at once; more would only queue up there.
 const ON_THE_WIRE: usize = 64;
@@ -47,6 +48,7 @@ pub(crate) struct Endpoint {
     pub(super) limit: Duration,
     next_id: AtomicU64,
     health: Mutex<Health>,
+    shown: Mutex<Shown>,
     wire: Semaphore,
     queue: Semaphore,
     pace: Pace,
@@ -73,6 +75,7 @@ impl Endpoint {
             limit,
             next_id: AtomicU64::new(1),
             health: Mutex::new(Health::new()),
+            shown: Mutex::default(),
             wire: Semaphore::new(ON_THE_WIRE),
             queue: Semaphore::new(ON_THE_WIRE + WAITING),
             pace: Pace::new(requests_per_s),
@@ -206,6 +209,11 @@ impl Endpoint {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The blocks that it has shown.
+    pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes sure that this endpoint serves the chain it is used for.
     pub(crate) async fn vet(&self) -> Result<(), Failure> {
         if self.health().identity() == Identity::Right {
@@ -219,6 +227,7 @@ impl Endpoint {
         if found == self.chain {
             Ok(())
         } else {
+            self.shown().forget();
             let text = format!("it serves chain {found}, not chain {}", self.chain);
             Err(Failure::TurnedAway { trouble: Trouble::Foreign, code: None, text, wait: None })
         }

@@ -1,4 +1,5 @@
-//! How much gas calls need, or why they cannot be done; one batch for all.
+//! How much gas calls need, or why they cannot be done; one batch for all. That they cannot is said by an endpoint that has seen
+//! the newest block, and by no other.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +40,9 @@ pub(super) async fn all(pool: &Pool, calls: &[Call]) -> Vec<Estimate> {
         for (index, answer) in open.iter().zip(ask(&endpoint, &asked).await) {
             if let Some(slot) = estimates.get_mut(*index) {
                 let own = calls.get(*index).and_then(own_authorization).map_or(0, |_| AUTHORIZATION_GAS);
-                *slot = Some(judge(answer).map(|gas| Gas(gas.0.saturating_add(own))));
+                let estimate = judge(answer).map(|gas| Gas(gas.0.saturating_add(own)));
+                *slot =
+                    Some(estimate.map_err(|no| if pool.is_behind(&endpoint) { no_verdict(no) } else { no }));
             }
         }
     }
@@ -48,6 +51,15 @@ pub(super) async fn all(pool: &Pool, calls: &[Call]) -> Vec<Estimate> {
         .into_iter()
         .map(|estimate| estimate.unwrap_or_else(|| Err(EstimateFailure::Unavailable { text: text.clone() })))
         .collect()
+}
+
+/// A no ends a transaction: an endpoint that has not seen the newest block cannot say it.
+fn no_verdict(failure: EstimateFailure) -> EstimateFailure {
+    let (EstimateFailure::Reverted { reason: text }
+    | EstimateFailure::InsufficientFunds { text }
+    | EstimateFailure::Invalid { text }
+    | EstimateFailure::Unavailable { text }) = failure;
+    EstimateFailure::Unavailable { text: format!("{text} (by an endpoint that is behind)") }
 }
 
 /// No endpoint has given a verdict.

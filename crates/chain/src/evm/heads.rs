@@ -275,8 +275,15 @@ async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
     }
 }
 
-/// The head as one endpoint sees it.
+/// The head as one endpoint sees it; it is remembered as its word.
 async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
+    let asked = Instant::now();
+    let found = ask_head(endpoint).await;
+    endpoint.shown().head(found.as_ref().ok(), asked);
+    found
+}
+
+async fn ask_head(endpoint: &Endpoint) -> Result<Block, Failure> {
     endpoint.vet().await?;
     abilities::probe(endpoint).await;
     if endpoint.is_due_for_finality() {

@@ -6,7 +6,8 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `ask`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `witness`,
+//!   `ask`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 //! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
@@ -41,9 +42,12 @@ mod send;
 mod taker;
 mod transport;
 mod wire;
+mod witness;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use alloy_primitives::B256;
 use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
@@ -53,6 +57,7 @@ use landfall_core::ports::chain::{
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::witness::Witness;
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 pub use codec::EvmCodec;
@@ -97,6 +102,10 @@ impl Chain for EvmChain {
 
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error> {
         heads::leads_to(&self.pool, *block, *head).await
+    }
+
+    async fn witnesses(&self, recent: &BTreeMap<u64, B256>) -> Vec<Witness> {
+        witness::of(&self.pool, recent).await
     }
 
     async fn head_hint(&self) {

@@ -136,6 +136,11 @@ impl Pool {
         endpoint.lags(self.best())
     }
 
+    /// Another endpoint has shown a newer block than this one.
+    pub(crate) fn is_behind(&self, endpoint: &Endpoint) -> bool {
+        endpoint.head() < self.best().head
+    }
+
     /// Those that bytes are sent to: all that are ready, or all that may be asked where none is.
     pub(crate) fn for_sending(&self) -> Vec<Arc<Endpoint>> {
         let candidates = self.by_health();

@@ -13,3 +13,4 @@ mod secrecy;
 mod sending;
 mod setcode;
 mod taker;
+mod witness;

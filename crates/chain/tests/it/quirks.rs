@@ -7,7 +7,7 @@ use landfall_core::view::BlockRef;
 use landfall_core::{Account, Gas, Price, Slot};
 use serde_json::json;
 
-use crate::harness::stub::{Batches, Say, Stub, block, receipt};
+use crate::harness::stub::{Batches, Mood, Say, Stub, block, receipt};
 use crate::harness::{BOB, chain};
 
 const AT: BlockRef = BlockRef { number: 5, hash: B256::repeat_byte(5) };
@@ -101,6 +101,28 @@ async fn a_call_without_a_verdict_is_asked_of_the_next_endpoint() {
     assert_eq!(both.estimate(std::slice::from_ref(&call)).await, [Err(EstimateFailure::Reverted { reason })]);
     let alone = chain(&[vague.url()]).estimate(&[call]).await;
     assert!(matches!(alone[0], Err(EstimateFailure::Unavailable { .. })), "{alone:?}");
+}
+
+#[tokio::test]
+async fn a_no_of_an_endpoint_that_is_behind_is_no_verdict() {
+    let (behind, fresh) = (Stub::start().await, Stub::start().await);
+    behind.head(6, AT.hash);
+    fresh.head(7, AT.hash);
+    behind.on("eth_estimateGas", |_| Say::Error(3, "execution reverted: not yet"));
+    fresh.on("eth_estimateGas", |_| Say::Result(json!("0x5208")));
+    let call = Call::no_op(Account(BOB));
+    let chain = chain(&[behind.url(), fresh.url()]);
+    chain.block(BlockAt::Latest).await.unwrap();
+    assert_eq!(chain.estimate(std::slice::from_ref(&call)).await, [Ok(Gas(21_000))]);
+    fresh.mood(Mood::Http(502, ""));
+    let alone = chain.estimate(std::slice::from_ref(&call)).await;
+    assert!(matches!(alone[0], Err(EstimateFailure::Unavailable { .. })), "{alone:?}");
+    // It has caught up, and its word counts.
+    fresh.mood(Mood::Answering);
+    behind.head(7, AT.hash);
+    chain.block(BlockAt::Latest).await.unwrap();
+    let said = chain.estimate(&[call]).await;
+    assert!(matches!(said[0], Err(EstimateFailure::Reverted { .. })), "{said:?}");
 }
 
 #[tokio::test]

@@ -47,8 +47,9 @@ impl Lane {
         // Few are counted as held up without a look at each: it only makes the load reach further.
         let few = ahead.min(ENOUGH);
         let held_up = if here < few { here } else { self.held_up(few) };
-        let enough = here - held_up >= few && !self.cancelling_all;
-        let ahead = if self.cancelling_all { ahead.max(super::cancel_all::STEP) } else { ahead };
+        let reads_all = self.cancelling_all || self.reads_all();
+        let enough = here - held_up >= few && !reads_all;
+        let ahead = if reads_all { ahead.max(here).max(super::cancel_all::STEP) } else { ahead };
         if enough && !self.load.news {
             return;
         }
@@ -78,11 +79,11 @@ impl Lane {
         let reach = self.load.more.then(|| read.unwrap_or(QueueOrder(i64::MIN)));
         for tx in loaded.waiting.into_iter().chain(loaded.mentioned) {
             if !left.contains(&tx.id) {
-                self.add_waiting(tx);
+                self.add_waiting(tx, now);
             }
         }
         let came = std::mem::take(&mut self.load.came);
-        self.take_admitted(came);
+        self.take_admitted(came, now);
         if loaded.more_commands {
             self.load.news = true;
             // Those that take long stay in the store, and are read each time.
@@ -93,7 +94,7 @@ impl Lane {
     }
 
     /// Takes what was just stored, if nothing waits in the store that is not here.
-    pub(super) fn take_admitted(&mut self, mut txs: Vec<Transaction>) {
+    pub(super) fn take_admitted(&mut self, mut txs: Vec<Transaction>, now: Millis) {
         let is_newer = |tx: &Transaction| self.load.shown.is_none_or(|shown| tx.order > shown);
         // One that no load has shown was overtaken: another process stored something after all.
         let overtaken = txs.iter().any(|tx| !is_newer(tx) && !self.knows(tx.id));
@@ -108,14 +109,17 @@ impl Lane {
         } else if self.load.running {
             self.load.came.extend(txs);
         } else {
-            txs.into_iter().for_each(|tx| self.add_waiting(tx));
+            txs.into_iter().for_each(|tx| self.add_waiting(tx, now));
         }
     }
 
-    fn add_waiting(&mut self, tx: Transaction) {
+    fn add_waiting(&mut self, tx: Transaction, now: Millis) {
         if !self.knows(tx.id) && tx.is_waiting() {
-            let prep = first_prep(&tx, &self.settings);
+            let (id, prep) = (tx.id, first_prep(&tx, &self.settings));
             self.waiting.add(tx, prep);
+            if !self.unclaimed.is_empty() {
+                self.claim_landed(id, now);
+            }
         }
     }
 
@@ -142,6 +146,7 @@ impl Lane {
     /// Takes a transaction out of the waiting ones; a load that is under way may still show it.
     pub(super) fn leave_waiting(&mut self, id: TxId) -> Option<Waiting> {
         let waiting = self.waiting.take(id)?;
+        self.forget_doubts(id);
         if self.load.running {
             self.load.left.insert(id);
         }

@@ -18,9 +18,9 @@ use crate::{Slot, TxHash, TxId};
 /// Something that must never happen has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Alarm {
-    #[error("two of our attempts won slot {slot}: {first} and {second}")]
+    #[error("two of our attempts won nonce {slot}: {first} and {second}")]
     TwoWinners { slot: Slot, first: TxHash, second: TxHash },
-    #[error("transaction {tx} won in slot {one} and in slot {other}")]
+    #[error("transaction {tx} won with nonce {one} and with nonce {other}")]
     WonTwice { tx: TxId, one: Slot, other: Slot },
 }
 

@@ -3,6 +3,9 @@
 //! Returned slots go first, lowest first; then new ones from the cursor, as many as the window allows. With local
 //! keys nothing is stored here: the slot is taken in the commit that stores its bytes ([`super::sign`]). With remote
 //! signers the reservation is committed first.
+//!
+//! No slot is bound by an old count: somebody else may have used the key since. The account must have been seen at the head of
+//! the newest view; a lane that has something to give a slot to and has not asks for it ([`super::Wants`]).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -48,7 +51,7 @@ pub(super) fn uses_two(tx: &Transaction, winner: &Attempt) -> bool {
 impl Lane {
     /// Drafts for slots that were never used.
     pub(super) fn allocate(&mut self) -> Vec<Draft> {
-        if self.hold().is_some() {
+        if !self.may_bind() || self.held().is_some() {
             return Vec::new();
         }
         let mut drafts = Vec::new();
@@ -83,7 +86,7 @@ impl Lane {
 
     /// Reserves slots before signing: bound, without bytes, and committed before the signer is asked.
     pub(super) fn reserve(&mut self, now: Millis) {
-        if self.hold().is_some() || self.awaits_prices() {
+        if !self.may_bind() || self.held().is_some() || self.awaits_prices() {
             return;
         }
         for (slot, candidate) in self.matched() {
@@ -231,7 +234,7 @@ impl Lane {
     }
 
     /// Waiting transactions that are ready, first in first out. One whose first preparation is still running holds
-    /// those behind it; one that is being retried, awaits a person or cannot pay today's fee is overtaken (E2).
+    /// those behind it; one that is being retried, awaits a person, is in doubt or cannot pay today's fee is overtaken (E2).
     /// One that needs a new slot is overtaken too while there is none: a returned slot must not wait for it, since those
     /// above that slot cannot land first.
     fn candidates(&self, most: usize, has_new: bool) -> Vec<Candidate> {
@@ -245,6 +248,7 @@ impl Lane {
             tx.status.state == TxState::AwaitingApproval
                 || self.is_behind(tx)
                 || (tx.takes_two_slots() && !has_new)
+                || self.doubts.is_doubtful(tx.id)
         };
         let holds = |(_, waiting): &(_, &Waiting)| {
             matches!(waiting.prep(), Prep::New | Prep::Running { tries: 0 }) && !barred(&waiting.tx)
@@ -298,6 +302,7 @@ impl Lane {
         retried
             || waiting.tx.status.state == TxState::AwaitingApproval
             || self.is_behind(&waiting.tx)
+            || self.doubts.is_doubtful(waiting.tx.id)
             || self.is_priced_out(&waiting.tx)
             || self.lacks_funds(waiting, means.funds).is_some()
             || self.lacks_budget(waiting, means.budget).is_some()
@@ -305,6 +310,9 @@ impl Lane {
 
     /// Slots that nothing waits for are used up by no-ops, or those above them would never land (E9, E12).
     pub(super) fn fill(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
+        if !self.may_bind() {
+            return Vec::new();
+        }
         let mut gaps: BTreeSet<Slot> = self.leftover().into_iter().collect();
         gaps.extend(self.holes(plan, now));
         gaps.extend(self.to_fill());
@@ -352,7 +360,7 @@ impl Lane {
             return free;
         }
         let coming = self.load.news || self.load.more || self.load.running;
-        let wanted = match self.hold() {
+        let wanted = match self.held() {
             None => {
                 let means = self.means();
                 let takes =
@@ -361,7 +369,11 @@ impl Lane {
             }
             Some(Hold::Paused) => false,
             Some(
-                Hold::NoView | Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. },
+                Hold::StoreOlder { .. }
+                | Hold::NoView
+                | Hold::ChainChanged
+                | Hold::UnknownSlots { .. }
+                | Hold::FinalReplaced { .. },
             ) => true,
         };
         if wanted { Vec::new() } else { free }
@@ -373,7 +385,7 @@ impl Lane {
         let Some(count) = self.chain_count() else { return Vec::new() };
         let open =
             self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
-        let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.hold().is_none());
+        let waited_for = self.row.cursor.filter(|_| !self.waiting.is_empty() && self.held().is_none());
         let Some(lowest) = open.or(waited_for) else { return Vec::new() };
         let free = |slot: &Slot| {
             self.row.history.is_none_or(|history| *slot > history)
@@ -392,7 +404,11 @@ impl Lane {
 
     /// The most that an attempt may offer per gas. Contents leave room for the no-op that may have to replace them.
     pub(super) fn ceiling(&self, tx: Option<&Transaction>) -> Price {
-        let Some(tx) = tx.filter(|tx| !tx.is_no_op()) else { return self.settings.max_fee };
+        tx.filter(|tx| !tx.is_no_op()).map_or(self.settings.max_fee, |tx| self.ceiling_of_content(tx))
+    }
+
+    /// The same for a content of it, also where its newest one is a no-op.
+    pub(super) fn ceiling_of_content(&self, tx: &Transaction) -> Price {
         let top = content_ceiling(self.settings.max_fee, self.settings.replacement_percent);
         tx.max_fee_per_gas().filter(|_| !self.planted_ceiling()).map_or(top, |asked| asked.min(top))
     }

@@ -9,7 +9,7 @@
 //! | nonce too high | the lowest slot goes again, and the same bytes soon after it |
 //! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
 //! | insufficient funds | the same bytes again later |
-//! | invalid, reverted, never includable | the transaction is to fail, if this is its newest content: its slot gets a no-op |
+//! | invalid, reverted, never includable | if no node can have this content, the transaction is to fail: its slot gets a no-op; else the pools are asked first ([`super::refuse`]) |
 //!
 //! No answer ends a transaction or frees its slot.
 
@@ -18,7 +18,7 @@ use super::{Action, Lane, Outgoing, Plan, Sent, back_off};
 use crate::attempt::Sealed;
 use crate::journal::Entry;
 use crate::outcome::{SendOutcome, SendReport};
-use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::transaction::TxState;
 use crate::{Millis, Slot};
 
 /// How long an account that cannot pay is left alone.
@@ -71,7 +71,7 @@ impl Lane {
         let work = &mut record.work;
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
-        let mut fatal = false;
+        let mut refused = false;
         let mut missing_below = false;
         let limited = report.outcome == SendOutcome::AccountLimit;
         let planned = work.send_at;
@@ -79,6 +79,7 @@ impl Lane {
         match report.outcome {
             SendOutcome::Accepted | SendOutcome::AlreadyKnown => {
                 work.unclear_sends = 0;
+                work.refused = None;
                 work.send_at = now.after(resubmit);
                 if newest {
                     Self::probe_later(work, resubmit, now);
@@ -111,9 +112,13 @@ impl Lane {
                 work.send_at = now.after(std::time::Duration::from_millis(FUNDS_WAIT_MS).min(resubmit));
             }
             SendOutcome::Invalid | SendOutcome::Reverted | SendOutcome::NeverIncludable => {
-                fatal = judged;
+                refused = judged;
                 work.send_at = soon;
             }
+        }
+        if report.outcome == SendOutcome::Unknown {
+            // Somebody may have taken it just now.
+            work.refused = None;
         }
         if !newest {
             // Newer bytes were stored meanwhile, and an answer to old ones is no reason to keep them back.
@@ -130,15 +135,8 @@ impl Lane {
         self.changes.attempt_hint(slot, ordinal, told && is_first, now);
         self.planted_yes(slot, report.outcome, now);
         self.planted_recycle(slot, report.outcome, now);
-        if fatal && let Some(id) = tx {
-            let said = report.text.as_deref().unwrap_or(report.outcome.name());
-            let text = format!("{} refused it: {said}", report.endpoint);
-            let code = match report.outcome {
-                SendOutcome::Reverted => ReasonCode::WouldRevert,
-                _ => ReasonCode::Invalid,
-            };
-            let reason = Reason { code, text };
-            self.begin_ending(id, Ending::Fail(reason), now);
+        if refused && !self.is_older() {
+            self.take_refusal(slot, hash, is_first, &report, now);
         }
     }
 

@@ -3,14 +3,18 @@
 //! Counted are the fees of everything that became final today, and the worst of everything that is out. Above the
 //! budget no slot is handed out, nothing is re-priced, and a slot that was reserved before the market rose is given
 //! back; bytes that are out go on being sent, and no-ops are always allowed, so that a cancel works and no slot stays
-//! open. A day is one of UTC, by the clock of the owner; a clock that goes back does not begin an old day again.
+//! open.
+//!
+//! A day is one of UTC by block time, which no clock of ours can move. What was counted for a day that the head has not
+//! reached counts as well: a head may go back over midnight (a reorganisation, a node that is behind). One that lies further
+//! ahead was written by a clock that was off, and is taken for today, or the budget would never be whole again.
 
 use alloy_primitives::U256;
 
 use super::{Lane, Means, Prep, SlotRecord, Waiting};
 use crate::attempt::Draft;
 use crate::fees::{Fees, first_price};
-use crate::view::Receipt;
+use crate::view::{ChainStatus, Receipt};
 use crate::{Gas, Millis, Slot, Wei};
 
 const DAY_MS: u64 = 86_400_000;
@@ -21,23 +25,26 @@ pub(super) fn worst_fee(fees: &Fees, gas: Gas) -> U256 {
 }
 
 impl Lane {
-    /// Which day it is.
-    pub(super) fn tell_day(&mut self, now: Millis) {
-        let day = self.day.max(now.0 / DAY_MS).max(self.row.spend.day);
-        if std::mem::replace(&mut self.day, day) != day {
-            self.slots.look_at_all();
+    /// Which day the chain has. None: it has shown nothing yet, or is another chain.
+    fn day(&self) -> Option<u64> {
+        let view = self.view.as_ref().filter(|view| view.status == ChainStatus::Live)?;
+        Some(view.head.timestamp.0 / DAY_MS)
+    }
+
+    /// A day that the chain cannot have meant is today.
+    pub(super) fn mend_day(&mut self) {
+        let Some(day) = self.day().filter(|_| !self.planted_stored_day()) else { return };
+        if self.row.spend.day > day.saturating_add(1) {
+            self.row.spend.day = day;
+            self.changes.row();
         }
     }
 
-    /// When the next day begins.
-    pub(super) fn next_day(&self) -> Millis {
-        Millis(self.day.saturating_add(1).saturating_mul(DAY_MS))
-    }
-
     /// What became final has its price.
-    pub(super) fn spend(&mut self, receipt: &Receipt) {
-        if self.row.spend.day != self.day {
-            self.row.spend.day = self.day;
+    pub(super) fn spend(&mut self, receipt: &Receipt, now: Millis) {
+        let day = self.planted_day(self.day().unwrap_or_default(), now.0 / DAY_MS);
+        if self.row.spend.day < day {
+            self.row.spend.day = day;
             self.row.spend.fees = Wei::default();
         }
         let fee = receipt.gas_price.cost(receipt.gas_used).0;
@@ -47,7 +54,9 @@ impl Lane {
     /// What is left of today's budget when everything out has cost its worst. None: there is no budget.
     pub(super) fn budget_left(&self) -> Option<U256> {
         let budget = self.settings.max_spend_per_day?;
-        let settled = if self.row.spend.day == self.day { self.row.spend.fees.0 } else { U256::ZERO };
+        // Before the chain has shown a day, nothing is known to be left of it.
+        let Some(day) = self.day() else { return Some(U256::ZERO) };
+        let settled = if self.row.spend.day >= day { self.row.spend.fees.0 } else { U256::ZERO };
         if self.planted_budget() {
             return Some(budget.0.saturating_sub(settled));
         }

@@ -4,10 +4,11 @@
 //! | answer | what happens |
 //! |---|---|
 //! | gas | ready for a slot |
-//! | would revert, invalid | failed, with the reason; no slot was taken |
-//! | cannot pay | waits and is asked again (or fails, if the caller said so); others go first |
+//! | would revert, invalid | asked again when the newest head is known; if that says so too: failed, with the reason; no slot was taken |
+//! | cannot pay | waits and is asked again (or as above, if the caller said so); others go first |
 //! | no verdict | asked again after 100, 200, 400 ms … 5 s; others go first |
 
+use super::doubt::{By, FACTS_WAIT};
 use super::{Action, Lane, Plan, Prep, back_off};
 use crate::attempt::Call;
 use crate::journal::Entry;
@@ -75,7 +76,7 @@ impl Lane {
 
     /// First estimates and due retries, as many at once as twice what can be bound.
     fn prepare_waiting(&mut self, plan: &mut Plan, now: Millis) -> Vec<PrepareJob> {
-        if self.hold().is_some() {
+        if self.held().is_some() {
             return Vec::new();
         }
         let most = usize::try_from(self.prepared_ahead()).unwrap_or(usize::MAX);
@@ -138,16 +139,19 @@ impl Lane {
         let Prep::Running { tries } = *waiting.prep() else { return };
         let on_funds = waiting.tx.request.options.on_insufficient_funds;
         match result {
-            Ok(gas) => self.checks_passed(id, gas, now),
+            Ok(gas) => {
+                self.no_doubt(id, By::Estimate);
+                self.checks_passed(id, gas, now);
+            }
             Err(EstimateFailure::Reverted { reason }) => {
-                self.fail_waiting(id, ReasonCode::WouldRevert, reason, now);
+                self.estimate_says_no(id, tries, ReasonCode::WouldRevert, reason, now);
             }
             Err(EstimateFailure::Invalid { text }) => {
-                self.fail_waiting(id, ReasonCode::Invalid, text, now);
+                self.estimate_says_no(id, tries, ReasonCode::Invalid, text, now);
             }
             Err(EstimateFailure::InsufficientFunds { text }) => match on_funds {
                 OnInsufficientFunds::Fail => {
-                    self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);
+                    self.estimate_says_no(id, tries, ReasonCode::InsufficientFunds, text, now);
                 }
                 OnInsufficientFunds::Hold => {
                     let again = now.after(std::time::Duration::from_millis(FUNDS_RECHECK_MS));
@@ -155,9 +159,19 @@ impl Lane {
                 }
             },
             Err(EstimateFailure::Unavailable { text }) => {
+                self.no_doubt(id, By::Estimate);
                 let again = now.after(back_off(tries, 100, 5_000));
                 self.prepare_later(id, tries, again, text, now);
             }
+        }
+    }
+
+    /// The node that was asked may be behind: it ends only if that is said again, after the newest head was asked for.
+    fn estimate_says_no(&mut self, id: TxId, tries: u32, code: ReasonCode, text: String, now: Millis) {
+        if self.is_certain(id, By::Estimate) {
+            self.fail_waiting(id, code, text, now);
+        } else {
+            self.estimate_anew(id, tries, text, now);
         }
     }
 
@@ -178,7 +192,11 @@ impl Lane {
                 return;
             }
         };
-        self.begin_ending(id, Ending::Fail(Reason { code, text }), now);
+        if self.is_certain(id, By::Estimate) {
+            self.begin_ending(id, Ending::Fail(Reason { code, text }), now);
+        } else if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
+            record.work.sign_at = now.after(FACTS_WAIT);
+        }
     }
 
     fn checks_passed(&mut self, id: TxId, estimate: Gas, now: Millis) {

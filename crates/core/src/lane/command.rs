@@ -11,6 +11,9 @@ impl Lane {
     /// `reach` is how far the load that brought them has read the queue; none if to its end.
     pub(super) fn take_commands(&mut self, commands: Vec<Command>, reach: Option<QueueOrder>, now: Millis) {
         for command in commands {
+            if self.is_older() && command.kind != CommandKind::AcceptStore {
+                continue;
+            }
             match command.kind {
                 CommandKind::Cancel { tx } => self.cancel(tx, now),
                 CommandKind::Withdraw { tx } => self.withdraw(tx, now),
@@ -19,7 +22,16 @@ impl Lane {
                 CommandKind::Approve { tx, version } => self.approve(tx, version, now),
                 CommandKind::Reject { tx, version } => self.reject(tx, version, now),
                 CommandKind::Pause => self.pause(now),
-                CommandKind::Resume => self.resume(now),
+                CommandKind::Resume => {
+                    self.resume(now);
+                    if self.resume_over_strangers(command.id) {
+                        continue;
+                    }
+                }
+                CommandKind::AcceptStore => {
+                    self.accept_store(command.id);
+                    continue;
+                }
                 CommandKind::Disable => self.disable(now),
                 CommandKind::CancelAll { up_to } => {
                     self.cancel_all(command.id, up_to, reach, now);
@@ -101,7 +113,7 @@ impl Lane {
 
     fn pause(&mut self, now: Millis) {
         if !std::mem::replace(&mut self.row.paused, true) {
-            let text = "an operator paused it: no new slots are handed out".to_owned();
+            let text = "an operator paused it: no new nonces are assigned".to_owned();
             self.changes.journal(None, now, Entry::LanePaused { text });
         }
     }
@@ -113,8 +125,8 @@ impl Lane {
         }
     }
 
-    /// Ends a pause and lets transactions in again; and where the chain has used slots that we do not know, it is an
-    /// operator's word that they are not ours. Transactions that had reserved one of them wait for another.
+    /// Ends a pause and lets transactions in again. That slots which the chain has used and we do not know are not ours is a longer
+    /// matter: [`super::stranger`].
     fn resume(&mut self, now: Millis) {
         let stood = std::mem::take(&mut self.row.paused) | std::mem::take(&mut self.row.disabled);
         if stood {
@@ -126,23 +138,8 @@ impl Lane {
             && count <= history
         {
             self.row.history = count.0.checked_sub(1).map(Slot);
-            let text = format!("an operator resumed it: slot {count}, which was final, may be filled");
+            let text = format!("an operator resumed it: nonce {count}, which was final, may be filled");
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }
-        let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else { return };
-        let reserved = self.slots.bare().range(..count);
-        let reserved = reserved.filter_map(|slot| Some((*slot, self.slots.get(slot)?.tx?)));
-        for (slot, id) in reserved.collect::<Vec<_>>() {
-            self.slots.remove(&slot);
-            let Some(mut tx) = self.bound.remove(&id) else { continue };
-            tx.status.slot = None;
-            self.changes.tx(&mut tx, now);
-            self.changes.journal(Some(id), now, Entry::SlotReturned { slot });
-            self.waiting.add(tx, Prep::New);
-        }
-        self.row.returned.retain(|slot| *slot >= count);
-        self.row.cursor = self.row.cursor.max(Some(count));
-        let text = format!("an operator resumed it: slots {first} to {last} are not ours");
-        self.changes.journal(None, now, Entry::LaneResumed { text });
     }
 }

@@ -39,7 +39,7 @@ impl Lane {
             oldest_waiting: self.waiting.values().next().map(|waiting| waiting.tx.request.accepted_at),
             returned: self.row.returned.len() as u64,
             window: self.window(),
-            held: self.hold().is_some(),
+            held: self.held().is_some(),
             ..LaneCounts::default()
         };
         for (slot, record) in self.slots.iter().filter(|(_, record)| !record.attempts.is_empty()) {

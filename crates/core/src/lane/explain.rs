@@ -1,21 +1,25 @@
 //! Explain: one sentence for every transaction that waits, and for every lane that holds.
 
 use super::finish::comes_again;
-use super::{Lane, Prep, SlotRecord, Waiting};
+use super::{Lane, Prep, SlotRecord, Until, Waiting};
 use crate::journal::Entry;
+use crate::ports::store::Older;
+use crate::request::Finality;
 use crate::transaction::{Transaction, TxState};
-use crate::view::ChainStatus;
+use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
 use crate::{Millis, Slot, TxId};
 
 /// Why a lane hands out no slots. Slots that are out go on being carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hold {
+    /// The store is an older copy of itself, and nobody has accepted it yet.
+    StoreOlder { why: Older },
     /// The chain was not seen since the start.
     NoView,
     /// The endpoints show another chain.
     ChainChanged,
     /// The chain has used slots for which we have stored no bytes.
-    UnknownSlots { first: Slot, last: Slot },
+    UnknownSlots { first: Slot, last: Slot, until: Until },
     /// A slot that is history is open again: the chain took back more than it calls final itself.
     FinalReplaced { slot: Slot },
     /// An operator paused it.
@@ -27,22 +31,58 @@ impl Hold {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Self::NoView => "the chain has not been reached since the start".to_owned(),
-            Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; \
-                 if the chain was restarted on purpose, stop Landfall and run `landfall chain forget`"
-                .to_owned(),
-            Self::UnknownSlots { first, last } => format!(
-                "the chain has used {} of this account, which Landfall did not send: another program uses the key, \
-                 or the store is an older copy; check, then resume the lane",
-                if first == last { format!("slot {first}") } else { format!("slots {first} to {last}") }
+            Self::StoreOlder { why } => format!(
+                "{}. What it has forgotten may have been sent, so no nonces are assigned and nothing is signed. Hand all requests in \
+                 again with their request ids, then run `landfall store accept`; see docs/backup.md",
+                why.sentence()
             ),
+            Self::NoView => "the chain has not been reached since the start".to_owned(),
+            Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
+                 still the same, a block that was final has been replaced: stop Landfall and run `landfall chain accept-reorg`, \
+                 which keeps everything. If the chain was started over on purpose, with another first block, stop Landfall and \
+                 run `landfall chain forget`"
+                .to_owned(),
+            Self::UnknownSlots { first, last, until } => unknown(*first, *last, until),
             Self::FinalReplaced { slot } => format!(
-                "the chain took slot {slot} back after it was settled: a reorganisation deeper than what the chain itself \
+                "the chain took nonce {slot} back after it was settled: a reorganisation deeper than what the chain itself \
                  calls final; what was confirmed there is not on the chain any more. Look, then resume the lane: the \
-                 slot is filled by a no-op"
+                 nonce is filled by a no-op"
             ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
+    }
+}
+
+/// The sentence for slots that the chain has used and that we do not know.
+fn unknown(first: Slot, last: Slot, until: &Until) -> String {
+    let (which, were) = match first == last {
+        true => (format!("nonce {first}"), "was"),
+        false => (format!("nonces {first} to {last}"), "were"),
+    };
+    let not_ours = format!(
+        "the chain has used {which} of this account, which Landfall did not send: another program uses the key, or the \
+         store is an older copy"
+    );
+    match until {
+        Until::Person => format!("{not_ours}; look at them, then resume the lane"),
+        Until::Same { slot, tx } => format!(
+            "{not_ours}; what used nonce {slot} did the same as transaction {tx}, which waits. Resume the lane if it was \
+             that: the transaction then ends as landed, and is not sent again"
+        ),
+        Until::LookedUp => format!(
+            "{which} {were} used by something that Landfall did not send, and an operator resumed the lane; it is being looked up what \
+             that was, so that nothing is done twice"
+        ),
+        Until::Final { block: Some(block), confirmations } => {
+            let so_far = confirmations
+                .map_or(String::new(), |(has, needs)| format!(" ({has} of {needs} confirmations)"));
+            format!(
+                "{which} {were} used by another program in block {block}; Landfall goes on when that is final{so_far}"
+            )
+        }
+        Until::Final { block: None, .. } => format!(
+            "{which} {were} used by another program; Landfall goes on when the block is found in which that was, and is final"
+        ),
     }
 }
 
@@ -50,6 +90,19 @@ impl Lane {
     /// Why no slots are handed out, if so.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
+        match self.held()? {
+            Hold::UnknownSlots { first, last, .. } => {
+                Some(Hold::UnknownSlots { first, last, until: self.unknown_until() })
+            }
+            hold => Some(hold),
+        }
+    }
+
+    /// As [`Self::hold`], without a look at what it waits for.
+    pub(super) fn held(&self) -> Option<Hold> {
+        if let Some(why) = self.older() {
+            return Some(Hold::StoreOlder { why: why.clone() });
+        }
         let Some(view) = &self.view else { return Some(Hold::NoView) };
         if view.status == ChainStatus::Changed {
             return Some(Hold::ChainChanged);
@@ -66,7 +119,7 @@ impl Lane {
             return Some(Hold::NoView);
         }
         let (first, last) = self.unknown_slots()?;
-        Some(Hold::UnknownSlots { first, last })
+        Some(Hold::UnknownSlots { first, last, until: Until::Person })
     }
 
     /// The lowest and the highest slot that the chain has used and for which we have no bytes: never handed out,
@@ -93,8 +146,12 @@ impl Lane {
         if kind == self.hold_noted {
             return;
         }
-        if let Some(hold @ (Hold::ChainChanged | Hold::UnknownSlots { .. } | Hold::FinalReplaced { .. })) =
-            &hold
+        if let Some(
+            hold @ (Hold::StoreOlder { .. }
+            | Hold::ChainChanged
+            | Hold::UnknownSlots { .. }
+            | Hold::FinalReplaced { .. }),
+        ) = &hold
         {
             self.changes.journal(None, now, Entry::LaneHeld { text: hold.sentence() });
         }
@@ -123,7 +180,7 @@ impl Lane {
     fn explain_waiting(&self, waiting: &Waiting, now: Millis) -> String {
         let (tx, prep) = (&waiting.tx, waiting.prep());
         if let Some(hold) = self.hold() {
-            return format!("waiting for a slot: {}", hold.sentence());
+            return format!("waiting for a nonce: {}", hold.sentence());
         }
         if tx.status.state == TxState::AwaitingApproval {
             return "waiting for a person to approve it".to_owned();
@@ -138,16 +195,16 @@ impl Lane {
                 tries.saturating_add(1),
                 span(at.since(now))
             ),
-            Prep::Signing { slot, .. } => format!("it is being signed for slot {slot}"),
+            Prep::Signing { slot, .. } => format!("it is being signed for nonce {slot}"),
             Prep::Ready { .. } => match self.lacks_funds(waiting, self.funds_left()) {
                 Some((needs, left)) => format!(
-                    "it needs up to {needs} wei, and the account has {left} left beside what is out; it waits for funds, \
+                    "it needs up to {needs} wei, and the account has {left} left beside what is in flight; it waits for funds, \
                      others may go first"
                 ),
                 None => match self.lacks_budget(waiting, self.budget_left()) {
                     Some((needs, left)) => format!(
                         "its fee may come to {needs} wei, and {left} are left of what this lane may spend today; it goes on \
-                         when slots that are out have cost less, or tomorrow (UTC)"
+                         when transactions in flight have cost less, or tomorrow (UTC)"
                     ),
                     None => self.explain_ready(tx),
                 },
@@ -165,7 +222,7 @@ impl Lane {
             );
         }
         if self.fills_come_first() {
-            return "waiting for a slot: those that an operator wants filled come first".to_owned();
+            return "waiting for a nonce: those that an operator wants filled come first".to_owned();
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
@@ -174,42 +231,63 @@ impl Lane {
             None => "",
         };
         format!(
-            "waiting for a slot: {out} of {} are out and {ahead} wait before it{learned}",
+            "waiting for a nonce: {out} of {} are in flight and {ahead} wait before it{learned}",
             self.bound_ahead()
         )
     }
 
+    fn explain_mined(&self, tx: &Transaction, record: &SlotRecord, receipt: &Receipt, now: Millis) -> String {
+        let finality = tx.request.options.finality.unwrap_or(self.settings.finality);
+        let landed = in_block(self.view.as_deref(), &receipt.block, finality);
+        let why = self.lacks_witness(tx, receipt, now).map_or(String::new(), |lacks| format!("; {lacks}"));
+        if comes_again(self.bound.get(&tx.id), record, receipt) {
+            format!(
+                "its nonce went to a no-op in {landed}{why}; it is checked anew when the chain cannot take that back"
+            )
+        } else {
+            format!("{landed}{why}")
+        }
+    }
+
+    /// The block that would make this one final is there, but only one endpoint has shown it.
+    fn lacks_witness(&self, tx: &Transaction, receipt: &Receipt, now: Millis) -> Option<String> {
+        let view = self.live_view()?;
+        let finality = tx.request.options.finality.unwrap_or(self.settings.finality);
+        let lack = view.witnessed.lack.as_ref().filter(|_| !view.is_final(&receipt.block, finality))?;
+        let number = receipt.block.number;
+        let needed = match finality {
+            Finality::Blocks(depth) => number.checked_add(depth),
+            Finality::Safe => view.safe.filter(|safe| *safe >= number).map(|_| number),
+            Finality::Finalized => view.finalized.filter(|last| *last >= number).map(|_| number),
+        };
+        needed.filter(|needed| *needed <= view.head.at.number).map(|needed| lack.sentence(needed, now))
+    }
+
     fn explain_bound(&self, tx: &Transaction, slot: Slot, record: &SlotRecord, now: Millis) -> String {
         if let Some(receipt) = &record.mined {
-            let on_top = self.view.as_ref().map_or(0, |view| view.confirmations(&receipt.block));
-            let number = receipt.block.number;
-            return if comes_again(self.bound.get(&tx.id), record, receipt) {
-                format!(
-                    "its slot went to a no-op in block {number}, with {on_top} blocks on top; it is checked anew when the chain cannot \
-                     take that back"
-                )
-            } else {
-                format!("in block {number}, with {on_top} blocks on top; not final yet")
-            };
+            return self.explain_mined(tx, record, receipt, now);
         }
-        if let Some(hold @ (Hold::NoView | Hold::ChainChanged | Hold::FinalReplaced { .. })) = self.hold() {
-            return format!("slot {slot} is kept: {}", hold.sentence());
+        if let Some(
+            hold @ (Hold::StoreOlder { .. } | Hold::NoView | Hold::ChainChanged | Hold::FinalReplaced { .. }),
+        ) = self.hold()
+        {
+            return format!("nonce {slot} is kept: {}", hold.sentence());
         }
         let Some(newest) = record.attempts.last() else {
             return match self.hold() {
-                Some(hold) => format!("slot {slot} is reserved: {}", hold.sentence()),
-                None => format!("slot {slot} is reserved and its signature is awaited"),
+                Some(hold) => format!("nonce {slot} is reserved: {}", hold.sentence()),
+                None => format!("nonce {slot} is reserved and its signature is awaited"),
             };
         };
         if let Some(taker) = record.work.taken_alike {
             return format!(
-                "slot {slot} was taken by {taker}, which does the same and is not known here: the store may be an older \
+                "nonce {slot} was taken by {taker}, which does the same and is not known here: the store may be an older \
                  copy, so it is not sent again; a person must look"
             );
         }
         if self.chain_count().is_some_and(|count| slot < count) {
             let mut said = format!(
-                "the chain has used slot {slot}, but shows no receipt for any of our {} attempts; \
+                "the chain has used nonce {slot}, but shows no receipt for any of our {} attempts; \
                  looked {} times, next look in {}",
                 record.attempts.len(),
                 record.work.looks,
@@ -226,18 +304,19 @@ impl Lane {
         let landed = |lower: &Slot| self.slots.get(lower).is_some_and(|record| record.mined.is_some());
         let first = self.chain_count().unwrap_or(slot);
         if let Some(lower) = (first.0..slot.0).map(Slot).find(|lower| !landed(lower)) {
-            return format!("slot {slot} waits for slot {lower}, which must land first");
+            return format!("nonce {slot} waits for nonce {lower}, which must land first");
         }
         let mut said = String::new();
         said.push_str(&self.explain_fresh(record, now).unwrap_or_default());
+        said.push_str(&self.explain_refused(record, tx, now).unwrap_or_default());
         if tx.status.ending.is_some() {
-            said.push_str("a no-op is to take its slot; ");
+            said.push_str("a no-op is to take its nonce; ");
         }
         if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
             && newest.fees.cap() < base
         {
             let under = crate::Price(base.0 - newest.fees.cap().0);
-            said.push_str(&format!("slot {slot} is {} under the base fee; ", under.in_gwei()));
+            said.push_str(&format!("nonce {slot} is {} under the base fee; ", under.in_gwei()));
         }
         if record.work.at_ceiling == Some(tx.version()) && self.unsigned_content(record).is_none() {
             said.push_str("its price is at the ceiling; ");
@@ -256,6 +335,27 @@ impl Lane {
         }
         said.push_str(&format!("; next send in {}", span(record.work.send_at.since(now))));
         said
+    }
+}
+
+/// Where something landed, and how far that is from final: `block 5, 1 of 20 confirmations`.
+#[must_use]
+pub fn in_block(view: Option<&ChainView>, block: &BlockRef, finality: Finality) -> String {
+    let number = block.number;
+    let Some(view) = view else {
+        return format!("block {number}; the chain has not been reached since the start");
+    };
+    if view.standing(block) == Standing::Orphaned {
+        return format!("block {number}, which the chain has replaced; it is looked for again");
+    }
+    let on_top = view.confirmations(block);
+    let word = if on_top == 1 { "confirmation" } else { "confirmations" };
+    match finality {
+        Finality::Blocks(wanted) => format!("block {number}, {on_top} of {wanted} confirmations"),
+        Finality::Safe => format!("block {number}, {on_top} {word}; done when the chain calls it safe"),
+        Finality::Finalized => {
+            format!("block {number}, {on_top} {word}; done when the chain calls it finalized")
+        }
     }
 }
 

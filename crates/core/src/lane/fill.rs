@@ -21,7 +21,7 @@ impl Lane {
 
     /// Slots that are to be filled and are free: not in use and not passed by the chain.
     pub(super) fn to_fill(&self) -> BTreeSet<Slot> {
-        let may = matches!(self.hold(), None | Some(Hold::Paused));
+        let may = matches!(self.held(), None | Some(Hold::Paused));
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else {
             return BTreeSet::new();
         };
@@ -64,10 +64,10 @@ impl Lane {
             }
             let text = if gap {
                 format!(
-                    "slots {from} to {to} were not filled: slot {cursor} comes first, and a hole would be left"
+                    "nonces {from} to {to} were not filled: nonce {cursor} comes first, and a hole would be left"
                 )
             } else {
-                format!("slots {from} to {to} are in use now, by no-ops where they were free")
+                format!("nonces {from} to {to} are in use now, by no-ops where they were free")
             };
             self.fills.remove(&command);
             self.changes.journal(None, now, Entry::LaneFilled { text });

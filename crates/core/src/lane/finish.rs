@@ -11,6 +11,7 @@
 //! What has ended is kept in sight until the chain itself cannot take it back ([`super::keep`]).
 
 use super::allocate::uses_two;
+use super::prove::settled_for;
 use super::{Lane, Prep, SlotRecord, Waiting};
 use crate::attempt::Attempt;
 use crate::journal::Entry;
@@ -19,12 +20,19 @@ use crate::transaction::{Content, Ending, Reason, ReasonCode, Transaction, TxSta
 use crate::view::{BlockRef, Receipt};
 use crate::{Millis, Slot, TxId};
 
+/// A slot whose winner is final.
+struct Done {
+    slot: Slot,
+    receipt: Receipt,
+    /// By the word of one endpoint, where there are several.
+    by_one: bool,
+}
+
 impl Lane {
     /// Ends every transaction whose winner is final and lets go of its slot.
     pub(super) fn settle(&mut self, now: Millis) {
         let Some(view) = self.live_view() else { return };
-        let settled = self.settled();
-        let done: Vec<(Slot, Receipt)> = self
+        let done: Vec<Done> = self
             .slots
             .to_look_at(..)
             .filter_map(|(slot, record)| {
@@ -36,16 +44,20 @@ impl Lane {
                     || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
                     || self.planted_final(now);
                 let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
-                let is_settled = settled >= Some(receipt.block.number);
-                let ends = is_final && (is_settled || !comes_again(bound, record, receipt));
-                ends.then(|| (slot, receipt.clone()))
+                let ends = is_final
+                    && (!comes_again(bound, record, receipt)
+                        || settled_for(tx, &view, &self.settings) >= Some(receipt.block.number));
+                let by_one = view.witnessed.alone && view.final_by_two(finality) < Some(receipt.block.number);
+                ends.then(|| Done { slot, receipt: receipt.clone(), by_one })
             })
             .collect();
-        for (slot, receipt) in done {
-            self.spend(&receipt);
+        for done in done {
+            let Done { slot, receipt, .. } = &done;
+            let slot = *slot;
+            self.spend(receipt, now);
             let id = self.slots.get(&slot).and_then(|record| record.tx);
             if id.is_some_and(|id| self.bound.contains_key(&id)) {
-                self.finish(slot, &receipt, now);
+                self.finish(&done, now);
             } else {
                 let tx = id.and_then(|id| self.reopened.remove(&id));
                 self.keep(slot, receipt.block, tx);
@@ -53,7 +65,9 @@ impl Lane {
         }
     }
 
-    fn finish(&mut self, slot: Slot, receipt: &Receipt, now: Millis) {
+    fn finish(&mut self, done: &Done, now: Millis) {
+        let Done { slot, receipt, by_one } = done;
+        let slot = *slot;
         let Some(record) = self.slots.get(&slot) else { return };
         let Some(winner) = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash).cloned()
         else {
@@ -71,8 +85,9 @@ impl Lane {
         let newest = tx.version();
         let status = &mut tx.status;
         status.won = Some(Won { version: winner.version, hash: winner.hash });
-        status.hash = Some(winner.hash);
+        status.look_for(Some(winner.hash));
         status.displaced = false;
+        status.single_witness = *by_one;
         let entry = match (&status.ending, winner.no_op, receipt.success) {
             (Some(ending), true, _) => {
                 status.state = ending.state();
@@ -98,6 +113,10 @@ impl Lane {
             let entry = Entry::EarlierWon { won: winner.version, newest };
             self.changes.journal(Some(tx.id), now, entry);
         }
+        if *by_one {
+            let entry = Entry::SingleWitness { hash: winner.hash, block: receipt.block };
+            self.changes.journal(Some(tx.id), now, entry);
+        }
         self.changes.journal(Some(tx.id), now, entry);
         self.keep(slot, receipt.block, Some(tx));
     }
@@ -114,7 +133,7 @@ impl Lane {
         tx.status.receipt = None;
         tx.status.state = TxState::Accepted;
         tx.status.slot = None;
-        tx.status.hash = None;
+        tx.status.look_for(None);
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
         self.waiting.add(tx, Prep::New);
@@ -143,7 +162,7 @@ impl Lane {
         if let Some(ending) = tx.status.ending.clone() {
             self.end(tx, ending, now);
         } else if wish == OnDisplaced::Fail {
-            let text = format!("slot {slot} was taken by another transaction in block {}", block.number);
+            let text = format!("nonce {slot} was taken by another transaction in block {}", block.number);
             self.end(tx, Ending::Fail(Reason { code: ReasonCode::Displaced, text }), now);
         } else {
             self.check_anew(tx, slot, block, now);

@@ -2,11 +2,13 @@
 //!
 //! A pool adds up the worst cost of everything an account has in it, so that sum is what is compared with the balance,
 //! at the block of the view. A transaction that does not fit waits, says so, and lets cheaper ones go first; it goes on
-//! by itself when funds come. One whose caller asked to fail then fails, if the whole balance could not pay it.
+//! by itself when funds come. One whose caller asked to fail then fails, if the whole balance could not pay it: a balance that was
+//! read after that was found out ([`super::doubt`]).
 //! A balance that is not known is no reason to wait.
 
 use alloy_primitives::U256;
 
+use super::doubt::By;
 use super::{Lane, Plan, Prep, SlotRecord, Waiting};
 use crate::Gas;
 use crate::fees::{Fees, first_price};
@@ -59,7 +61,7 @@ impl Lane {
     /// What is left of the balance when everything out has cost its worst. None if the balance is not known.
     pub(super) fn funds_left(&self) -> Option<U256> {
         let view = self.view.as_ref()?;
-        let balance = view.balances.get(&self.id.signer)?;
+        let balance = view.balance(&self.id.signer)?;
         let out = self.slots.cost(|record| slot_cost(record, view));
         let committed =
             self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add);
@@ -82,12 +84,10 @@ impl Lane {
     }
 
     /// Writes down, once, that the account has too little: at or below its threshold, or less than a transaction that
-    /// waits needs; and, once, that it has enough again.
+    /// waits needs; and, once, that it has enough again. An old balance says neither.
     pub(super) fn note_funds(&mut self, now: Millis) {
-        let Some(balance) = self.view.as_ref().and_then(|view| view.balances.get(&self.id.signer)).copied()
-        else {
-            return;
-        };
+        let balance = self.account().filter(|_| self.sees_head).and_then(|account| account.balance);
+        let Some(balance) = balance else { return };
         let threshold = self.settings.low_balance.filter(|threshold| balance <= *threshold);
         let left = self.funds_left();
         let fell = left < std::mem::replace(&mut self.funds_judged, left);
@@ -117,39 +117,67 @@ impl Lane {
         self.funds_low = low;
     }
 
-    /// Ends those whose own gas no block can hold: at admission the limit may not have been known yet.
-    pub(super) fn fail_unholdable(&mut self, now: Millis) {
-        let Some(block) = self.live_view().map(|view| view.head.gas_limit) else { return };
+    /// Ends those whose own gas no block can hold (at admission the limit may not have been known yet), and those that the
+    /// whole balance could not pay and whose callers do not want to wait. What says so was read for it.
+    pub(super) fn fail_hopeless(&mut self, now: Millis) {
+        let Some(view) = self.live_view() else { return };
+        let block = view.head.gas_limit;
         let limit = self.settings.limits.gas.map_or(block, |most| most.min(block));
-        let too_much = |waiting: &Waiting| {
-            let gas = waiting.tx.payload().gas.filter(|gas| *gas > limit)?;
-            Some((waiting.tx.id, gas))
+        let balance = view.balance(&self.id.signer);
+        let hopeless = |waiting: &Waiting| {
+            let too_much = waiting.tx.payload().gas.filter(|gas| *gas > limit);
+            too_much.map(|gas| Hopeless::Gas { gas, limit }).or_else(|| self.unpayable(waiting, balance?))
         };
         let judged = self.waiting.to_judge(self.slots.looks_at_all());
-        let ended: Vec<_> = judged.filter_map(too_much).collect();
-        for (id, gas) in ended {
-            let text = format!("its gas of {gas} is above the limit of {limit} that this chain has for one");
-            self.fail_waiting(id, ReasonCode::Invalid, text, now);
+        let mut verdicts: Vec<(TxId, Option<Hopeless>)> =
+            judged.filter_map(|waiting| Some((waiting.tx.id, Some(hopeless(waiting)?)))).collect();
+        // What is in doubt is judged also if nothing has changed but that it was read.
+        let doubtful = self.doubts.by_facts().filter_map(|id| self.waiting.by_id(id));
+        verdicts.extend(doubtful.map(|waiting| (waiting.tx.id, hopeless(waiting))));
+        for (id, verdict) in verdicts {
+            match verdict {
+                None => self.no_doubt(id, By::Facts),
+                Some(hopeless) if self.waiting.contains(id) && self.is_certain(id, By::Facts) => {
+                    self.fail_waiting(id, hopeless.code(), hopeless.to_string(), now);
+                }
+                Some(_) => {}
+            }
         }
     }
 
-    /// Ends those that the whole balance could not pay and whose callers do not want to wait.
-    pub(super) fn fail_unpayable(&mut self, now: Millis) {
-        let Some(balance) = self.view.as_ref().and_then(|view| view.balances.get(&self.id.signer)).copied()
-        else {
-            return;
-        };
-        let unpayable = |waiting: &Waiting| -> Option<(TxId, U256)> {
-            let Prep::Ready { gas } = *waiting.prep() else { return None };
-            let fails = waiting.tx.request.options.on_insufficient_funds == OnInsufficientFunds::Fail;
-            let needs = fails.then(|| self.first_cost(&waiting.tx, gas)).flatten()?;
-            (needs > balance.0).then_some((waiting.tx.id, needs))
-        };
-        let judged = self.waiting.to_judge(self.slots.looks_at_all());
-        let ended: Vec<_> = judged.filter_map(unpayable).collect();
-        for (id, needs) in ended {
-            let text = format!("the account has {balance} wei and it needs up to {needs}");
-            self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);
+    /// The whole balance could not pay it, and its caller does not want to wait.
+    fn unpayable(&self, waiting: &Waiting, balance: Wei) -> Option<Hopeless> {
+        let Prep::Ready { gas } = *waiting.prep() else { return None };
+        let fails = waiting.tx.request.options.on_insufficient_funds == OnInsufficientFunds::Fail;
+        let needs = fails.then(|| self.first_cost(&waiting.tx, gas)).flatten()?;
+        (needs > balance.0).then_some(Hopeless::Funds { balance, needs })
+    }
+}
+
+/// Why a transaction can never have a slot.
+enum Hopeless {
+    Gas { gas: Gas, limit: Gas },
+    Funds { balance: Wei, needs: U256 },
+}
+
+impl Hopeless {
+    fn code(&self) -> ReasonCode {
+        match self {
+            Self::Gas { .. } => ReasonCode::Invalid,
+            Self::Funds { .. } => ReasonCode::InsufficientFunds,
+        }
+    }
+}
+
+impl std::fmt::Display for Hopeless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gas { gas, limit } => {
+                write!(f, "its gas of {gas} is above the limit of {limit} that this chain has for one")
+            }
+            Self::Funds { balance, needs } => {
+                write!(f, "the account has {balance} wei and it needs up to {needs}")
+            }
         }
     }
 }

@@ -112,6 +112,7 @@ impl Lane {
     /// The slot has ended in that block, with this transaction or with none.
     pub(super) fn keep(&mut self, slot: Slot, block: BlockRef, tx: Option<Transaction>) {
         let Some(record) = self.slots.remove(&slot) else { return };
+        self.unclaimed.retain(|_, of| *of != slot);
         self.changes.last_hints(slot, &record.attempts);
         self.kept.insert(slot, KeptSlot { block, tx, attempts: record.attempts });
         if self.planted_forget() || self.settled().is_some_and(|settled| block.number <= settled) {
@@ -205,9 +206,24 @@ impl Lane {
         if self.waiting.contains(id) {
             self.bind_back(id, slot, receipt.clone(), version, now);
         } else if self.bound.contains_key(&id) {
-            let text = format!("an earlier attempt landed in slot {slot} after all");
+            let text = format!("an earlier attempt landed with nonce {slot} after all");
             let reason = Reason { code: ReasonCode::Displaced, text };
             self.begin_ending(id, crate::transaction::Ending::Fail(reason), now);
+        } else {
+            // After a load the chain may be seen before the queue is read.
+            self.unclaimed.insert(id, slot);
+        }
+    }
+
+    /// It comes from the store and waits for a slot. If its content is in a block, in a slot of nobody's, it belongs there.
+    pub(super) fn claim_landed(&mut self, id: TxId, now: Millis) {
+        let Some(slot) = self.unclaimed.remove(&id) else { return };
+        let Some(record) = self.slots.get(&slot).filter(|record| record.tx.is_none()) else { return };
+        let Some(receipt) = record.mined.clone() else { return };
+        let landed =
+            |attempt: &&Attempt| attempt.hash == receipt.hash && attempt.tx == Some(id) && !attempt.no_op;
+        if let Some(version) = record.attempts.iter().find(landed).map(|attempt| attempt.version) {
+            self.bind_back(id, slot, receipt, version, now);
         }
     }
 
@@ -223,7 +239,7 @@ impl Lane {
         }
         tx.status.slot = Some(slot);
         tx.status.state = TxState::Mined;
-        tx.status.hash = Some(receipt.hash);
+        tx.status.look_for(Some(receipt.hash));
         tx.status.receipt = Some(receipt.clone());
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(id), now, Entry::BoundBack { slot });

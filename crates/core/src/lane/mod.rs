@@ -9,8 +9,9 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
-//! [`window`], [`probe`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
-//! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`after`] holds who follows whom,
+//! [`window`], [`probe`], [`refuse`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
+//! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`older`] holds what a store that went back may
+//! not do, [`after`] who follows whom,
 //! [`explain`] the sentences, [`counts`] the numbers for
 //! gauges, [`alarm`] what must never happen. [`slots`] and [`queue`] hold what is out and what waits, and know what of it
 //! a turn has to look at.
@@ -27,21 +28,25 @@ mod changes;
 mod check;
 mod command;
 mod counts;
+mod doubt;
 mod explain;
 mod fill;
 mod finish;
 mod funds;
 mod hurry;
 mod keep;
+mod older;
 mod planted;
 mod probe;
 mod prove;
 mod queue;
+mod refuse;
 mod replace;
 mod reprice;
 mod reset;
 mod sign;
 mod slots;
+mod stranger;
 #[cfg(test)]
 mod test_world;
 #[cfg(test)]
@@ -59,7 +64,7 @@ use crate::attempt::{Attempt, Draft, Sealed};
 use crate::outcome::SendReport;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
-use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow};
+use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow, Older};
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
@@ -71,10 +76,11 @@ pub use alarm::Alarm;
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use counts::LaneCounts;
-pub use explain::Hold;
+pub use explain::{Hold, in_block};
 pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
+pub use stranger::{UnknownSlot, Until};
 
 use queue::{Queue, Waiting};
 use transactions::Transactions;
@@ -182,6 +188,18 @@ pub struct Outgoing {
 pub struct Plan {
     pub actions: Vec<Action>,
     pub wake_at: Option<Millis>,
+    pub wants: Wants,
+}
+
+/// What a lane wants to know of its account before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wants {
+    #[default]
+    Nothing,
+    /// The account at the newest head, before a slot is bound.
+    Head,
+    /// The account at a head that is asked for from now on, before something ends for good: [`Lane::asked`].
+    Anew,
 }
 
 impl Plan {
@@ -207,6 +225,8 @@ struct SlotRecord {
 struct SlotWork {
     /// What the first attempt is numbered, where the slot had a life before.
     first_ordinal: u32,
+    /// The first attempt that was signed since the load.
+    made_from: Option<u32>,
     /// Found out before the slot was taken; asked for again after a crash.
     gas: Option<Gas>,
     estimating: bool,
@@ -224,6 +244,8 @@ struct SlotWork {
     probe_at: Option<Millis>,
     probing: bool,
     probes: u32,
+    /// Nodes refuse the content for good, and one of them may have it.
+    refused: Option<refuse::Refused>,
     /// Receipts are being asked for; the head that was known then.
     looking: Option<BlockRef>,
     look_at: Millis,
@@ -320,9 +342,17 @@ pub struct Lane {
     kept: keep::Kept,
     /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
     reopened: Transactions,
+    /// Contents that landed in slots of nobody's before their transactions were read from the store.
+    unclaimed: BTreeMap<TxId, Slot>,
     view: Option<Arc<ChainView>>,
+    /// When the view's head came, by the time that this lane is told.
+    head_since: Option<Millis>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
+    /// The count and the balance are those at the head of the view.
+    sees_head: bool,
+    doubts: doubt::Doubts,
+    strangers: stranger::Strangers,
     /// When a slot of ours last moved on chain.
     moved_at: Millis,
     no_op_gas: Option<Gas>,
@@ -337,6 +367,10 @@ pub struct Lane {
     /// Ranges that an operator wants filled.
     fills: BTreeMap<CommandId, (Slot, Slot)>,
     reset: reset::Asked,
+    /// The store is an older copy of itself, and nobody has accepted it yet.
+    older: Option<Older>,
+    /// Acceptances that were read and wait for the chain to be seen.
+    accepted: BTreeSet<CommandId>,
     /// The number of returned slots that last led to a reset.
     reset_at: Option<usize>,
     /// More of the queue is to be read and cancelled.
@@ -349,8 +383,6 @@ pub struct Lane {
     funds_judged: Option<U256>,
     hold_noted: Option<std::mem::Discriminant<Hold>>,
     alarms: alarm::Alarms,
-    /// Days since 1970.
-    day: u64,
 }
 
 /// What is left to be spent, beside what is out.
@@ -401,8 +433,13 @@ impl Lane {
             closed_hashes: Vec::new(),
             kept: keep::Kept::default(),
             reopened: Transactions::default(),
+            unclaimed: BTreeMap::new(),
             view: None,
+            head_since: None,
             seen_count: None,
+            sees_head: false,
+            doubts: doubt::Doubts::default(),
+            strangers: stranger::Strangers::default(),
             moved_at: now,
             no_op_gas: None,
             estimating_no_op: false,
@@ -413,6 +450,8 @@ impl Lane {
             followed: BTreeMap::new(),
             fills: BTreeMap::new(),
             reset: reset::Asked::default(),
+            older: record.older,
+            accepted: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
             load: LoadState { news: true, ..LoadState::default() },
@@ -421,9 +460,7 @@ impl Lane {
             funds_judged: None,
             hold_noted: None,
             alarms: alarm::Alarms::default(),
-            day: 0,
         };
-        lane.tell_day(now);
         for tx in record.bound {
             let Some(slot) = tx.status.slot else { continue };
             if tx.takes_two_slots() {
@@ -435,12 +472,17 @@ impl Lane {
             lane.bound.insert(tx);
         }
         lane.load_ended(record.ended);
-        for attempt in record.attempts {
+        for mut attempt in record.attempts {
+            let signed_at = attempt.created_at;
+            // Whoever signed it may have had a clock that was ahead: nothing waits until that time comes.
+            attempt.created_at = signed_at.min(now);
             lane.by_hash.insert(attempt.hash, attempt.slot);
             match lane.kept.get_mut(attempt.slot) {
                 Some(kept) => kept.attempts.push(attempt),
                 None => {
-                    lane.slots.entry(attempt.slot);
+                    let waits = lane.planted_stored_time();
+                    let work = &mut lane.slots.entry(attempt.slot).work;
+                    work.send_at = if waits { signed_at } else { work.send_at };
                     lane.slots.add_attempt(attempt.slot, attempt);
                 }
             }
@@ -456,6 +498,11 @@ impl Lane {
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
+    }
+
+    #[must_use]
+    pub fn version(&self) -> LaneVersion {
+        self.version
     }
 
     /// Hashes of every attempt whose fate is open: what the watcher looks for in blocks.
@@ -478,6 +525,8 @@ impl Lane {
             && self.row.returned.is_empty()
             && self.fills.is_empty()
             && self.reset.is_none()
+            && self.accepted.is_empty()
+            && !self.strangers.is_resuming()
             && !self.load.running
             && !self.load.news
             && !self.load.more
@@ -491,7 +540,7 @@ impl Lane {
             self.look_for(&event);
             match event {
                 LaneEvent::Work => self.load.news = true,
-                LaneEvent::Admitted(txs) => self.take_admitted(txs),
+                LaneEvent::Admitted(txs) => self.take_admitted(txs, now),
                 LaneEvent::Loaded(loaded) => self.take_loaded(loaded, now),
                 LaneEvent::LoadFailed => self.load_failed(now),
                 LaneEvent::Prepared(results) => self.take_prepared(results, now),
@@ -513,11 +562,26 @@ impl Lane {
                 LaneEvent::Pooled(answers) => self.take_pooled(answers, now),
             }
         }
+        self.take_acceptance(now);
+        if self.is_older() {
+            self.settle(now);
+        } else {
+            self.decide(now);
+        }
+        self.note_hold(now);
+        self.note_funds(now);
+        self.waiting.judged();
+    }
+
+    /// What follows from everything that happened.
+    fn decide(&mut self, now: Millis) {
+        self.bind_signed(now);
         self.judge_followers(now);
         self.expire(now);
-        self.fail_unholdable(now);
-        self.fail_unpayable(now);
+        self.fail_hopeless(now);
         self.settle(now);
+        self.adopt_strangers(now);
+        self.finish_resumes(now);
         self.finish_fills(now);
         // After what has ended, whose budget others may have.
         if self.settings.reserve_before_signing {
@@ -525,14 +589,10 @@ impl Lane {
             self.reserve(now);
         }
         self.want_reset();
-        self.note_hold(now);
-        self.note_funds(now);
-        self.waiting.judged();
     }
 
     /// What the time alone changes.
     fn begin_turn(&mut self, now: Millis) {
-        self.tell_day(now);
         self.grow_window(now);
         self.slots.look_at_due(now);
         // Where one slot's turn comes when the one before it is taken, and where the simulator looks for bugs that it planted
@@ -584,15 +644,21 @@ impl Lane {
         let mut plan = Plan::default();
         self.begin_turn(now);
         self.wake_for_window(&mut plan);
-        self.plan_prepare(&mut plan, now);
-        self.plan_sign(&mut plan, now);
+        if !self.is_older() {
+            self.plan_prepare(&mut plan, now);
+            self.plan_sign(&mut plan, now);
+        }
         self.plan_load(&mut plan, now);
         self.plan_send(&mut plan, now);
         self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);
-        self.plan_prove(&mut plan, now);
+        if !self.is_older() {
+            self.plan_prove(&mut plan, now);
+        }
+        self.plan_strangers(&mut plan, now);
         self.plan_follow(&mut plan, now);
         self.rest(&mut plan);
+        plan.wants = self.wants();
         if let Some(at) = self.changes.due() {
             plan.wake(at);
         }
@@ -605,6 +671,32 @@ impl Lane {
             self.load.done.insert(id);
         }
         self.changes.command_done(id);
+    }
+
+    /// Has something to give a slot to, as far as a person, the chain or the account do not keep it from that.
+    #[must_use]
+    pub fn gives(&self) -> bool {
+        let has = !self.waiting.is_empty()
+            || self.load.more
+            || !self.row.returned.is_empty()
+            || !self.fills.is_empty()
+            || !self.slots.bare().is_empty();
+        has && matches!(self.held(), None | Some(Hold::Paused))
+    }
+
+    fn wants(&self) -> Wants {
+        if self.doubts.has_new() {
+            Wants::Anew
+        } else if !self.sees_head && self.gives() {
+            Wants::Head
+        } else {
+            Wants::Nothing
+        }
+    }
+
+    /// A slot may be bound: by a count of the head, and by nothing older.
+    fn may_bind(&self) -> bool {
+        self.sees_head || self.planted_old_count()
     }
 
     fn serial(&mut self) -> u64 {

@@ -6,7 +6,7 @@ use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::settings::PlantedInLane;
 use crate::transaction::{Transaction, TxState};
-use crate::view::BlockRef;
+use crate::view::{BlockRef, ChainView};
 use crate::{Millis, Slot, TxId};
 
 impl Lane {
@@ -28,6 +28,15 @@ impl Lane {
             self.planted_requeue(slot, now);
             self.row.returned.insert(slot);
         }
+    }
+
+    /// A node's no counts whoever has the bytes: it ends the transaction, or frees its slot. True if it ends it.
+    pub(super) fn planted_refusal(&mut self, slot: Slot, now: Millis) -> bool {
+        if self.has_planted(PlantedInLane::RefusalFreesSlot) {
+            self.planted_requeue(slot, now);
+            self.row.returned.insert(slot);
+        }
+        self.has_planted(PlantedInLane::RefusalEndsTaken)
     }
 
     /// A passed slot without a receipt sends its transaction back to the queue.
@@ -164,14 +173,36 @@ impl Lane {
         self.has_planted(PlantedInLane::BudgetForgetsOut)
     }
 
+    /// A day begins when our clock says so, and never falls.
+    pub(super) fn planted_day(&self, chains: u64, ours: u64) -> u64 {
+        if self.has_planted(PlantedInLane::DayByOwnClock) { ours.max(chains) } else { chains }
+    }
+
+    /// A day that was stored is the truth.
+    pub(super) fn planted_stored_day(&self) -> bool {
+        self.has_planted(PlantedInLane::DayByOwnClock)
+    }
+
+    /// What was stored is not sent before the time that was stored with it.
+    pub(super) fn planted_stored_time(&self) -> bool {
+        self.has_planted(PlantedInLane::WaitsForStoredTime)
+    }
+
     /// Nobody asks what the account can pay.
     pub(super) fn planted_funds(&self) -> bool {
         self.has_planted(PlantedInLane::FundsIgnored)
     }
 
-    /// A proof needs no final block.
-    pub(super) fn planted_early_proof(&self) -> bool {
-        self.has_planted(PlantedInLane::ProvenBeforeFinal)
+    /// The newest block by which a stranger is believed: the head, or what the lane calls final, whatever the chain may
+    /// still take back.
+    pub(super) fn planted_early_proof(&self, view: &ChainView) -> Option<u64> {
+        if self.has_planted(PlantedInLane::ProvenBeforeFinal) {
+            Some(view.head.at.number)
+        } else if self.has_planted(PlantedInLane::ProvenAtFinality) {
+            view.final_number(self.settings.finality)
+        } else {
+            None
+        }
     }
 
     /// Whatever is not one of our attempts is a stranger's.
@@ -215,6 +246,21 @@ impl Lane {
     /// The chain's ceiling is everybody's.
     pub(super) fn planted_ceiling(&self) -> bool {
         self.has_planted(PlantedInLane::CeilingForgotten)
+    }
+
+    /// What the lane knows is true, however old it is.
+    pub(super) fn planted_stale_verdict(&self) -> bool {
+        self.has_planted(PlantedInLane::FailsOnOldFacts)
+    }
+
+    /// Whoever used them, it was not us.
+    pub(super) fn planted_adopts(&self) -> bool {
+        self.has_planted(PlantedInLane::AdoptsAtLoad)
+    }
+
+    /// A count is a count, however old it is.
+    pub(super) fn planted_old_count(&self) -> bool {
+        self.has_planted(PlantedInLane::BindsOnOldCount)
     }
 
     fn planted_requeue(&mut self, slot: Slot, now: Millis) {

@@ -2,7 +2,10 @@
 //!
 //! A node may say yes and keep nothing, or evict later without a word. So after a yes the lowest open slots are looked up
 //! by hash, soon at first and then less and less often, all in one question. What nobody shows is sent again at once,
-//! long before the resubmit interval ends. That is all that absence means: a node may not show what it has.
+//! long before the resubmit interval ends. That is all that absence means: a node may not show what it has. Where nodes
+//! refuse a content, all of its attempts are looked up ([`super::refuse`]).
+
+use std::collections::BTreeMap;
 
 use super::keep::current;
 use super::{Action, Lane, Plan, SlotWork, back_off};
@@ -34,9 +37,10 @@ impl Lane {
         let open = self.slots.each_mut(count..).filter(|(_, record)| record.mined.is_none());
         let mut due = Vec::new();
         for (slot, record) in open.take(LOWEST) {
-            let sent = current(&self.reopened, record).map(|attempt| attempt.hash);
+            let Some(sent) = current(&self.reopened, record) else { continue };
+            let (hash, version) = (sent.hash, sent.version);
             let work = &mut record.work;
-            let (Some(at), Some(hash)) = (work.probe_at, sent) else { continue };
+            let Some(at) = work.probe_at else { continue };
             if work.probing || work.sending {
                 continue;
             }
@@ -46,6 +50,11 @@ impl Lane {
             }
             work.probing = true;
             due.push((*slot, hash));
+            if work.refused.is_some() {
+                // A node may have any of its content.
+                let others = record.attempts.iter().filter(|a| a.version == version && a.hash != hash);
+                due.extend(others.map(|attempt| (*slot, attempt.hash)));
+            }
         }
         if !due.is_empty() {
             plan.actions.push(Action::Probe(due));
@@ -54,23 +63,39 @@ impl Lane {
 
     pub(super) fn take_pooled(&mut self, answers: Vec<Pooled>, now: Millis) {
         let resubmit = self.settings.resubmit_after;
+        let mut refused: BTreeMap<Slot, bool> = BTreeMap::new();
         for Pooled { slot, hash, shown } in answers {
             let Some(record) = self.slots.get_mut(&slot) else { continue };
             let is_current = current(&self.reopened, record).is_some_and(|attempt| attempt.hash == hash);
             let work = &mut record.work;
             work.probing = false;
+            if work.refused.is_some() {
+                *refused.entry(slot).or_insert(true) &= shown == Some(false);
+            }
+            if shown == Some(true)
+                && let Some(attempt) = record.attempts.iter_mut().find(|attempt| attempt.hash == hash)
+                && !attempt.hints.accepted
+            {
+                attempt.hints.accepted = true;
+                self.changes.attempt_hint(slot, attempt.ordinal, false, now);
+            }
             if !is_current {
                 // Newer bytes have a probe of their own.
                 continue;
             }
             work.probes = work.probes.saturating_add(1);
-            if shown == Some(false) {
+            if shown != Some(false) {
+                Self::probe_later(work, resubmit, now);
+            } else if work.refused.is_some() {
+                work.probe_at = None;
+            } else {
                 work.probe_at = None;
                 work.send_at = work.send_at.min(now);
                 self.planted_probe(slot, now);
-            } else {
-                Self::probe_later(work, resubmit, now);
             }
+        }
+        for (slot, absent) in refused {
+            self.judge_refused(slot, absent, now);
         }
     }
 }

@@ -7,7 +7,8 @@
 
 use super::{Action, Lane, Plan, Proof, back_off};
 use crate::ports::chain::Taker;
-use crate::request::{Finality, Payload};
+use crate::request::Payload;
+use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Standing};
 use crate::{Millis, Slot};
@@ -18,19 +19,20 @@ pub(super) const LOOKS_UNTIL_DISPLACED: u32 = 3;
 impl Lane {
     pub(super) fn plan_prove(&mut self, plan: &mut Plan, now: Millis) {
         let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
-        let early = self.planted_early_proof().then_some(view.head.at.number);
+        let (settings, early) = (self.settings.clone(), self.planted_early_proof(&view));
         self.slots.each_to_look_at(..count, |slot, record| {
             let work = &mut record.work;
             let due = record.mined.is_none()
                 && !record.attempts.is_empty()
                 && work.looks >= LOOKS_UNTIL_DISPLACED
                 && work.taken_alike.is_none()
-                && !work.proving;
+                && !work.proving
+                && !self.strangers.asks(slot);
             if !due {
                 return;
             }
             let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
-            let Some(up_to) = early.or(final_for(tx, &view, self.settings.finality)) else { return };
+            let Some(up_to) = early.or(settled_for(tx, &view, &settings)) else { return };
             if work.prove_at > now {
                 plan.wake(work.prove_at);
                 return;
@@ -43,6 +45,9 @@ impl Lane {
 
     /// There is no proof yet: the block is not final, or cannot be read.
     pub(super) fn take_unproven(&mut self, slot: Slot, now: Millis) {
+        if self.take_no_taker(slot, now) {
+            return;
+        }
         if let Some(record) = self.slots.get_mut(&slot) {
             record.work.proving = false;
             record.work.proofs = record.work.proofs.saturating_add(1);
@@ -52,12 +57,18 @@ impl Lane {
 
     /// The slot went to something that is none of our attempts, for good.
     pub(super) fn take_foreign(&mut self, slot: Slot, block: BlockRef, taker: Option<&Taker>, now: Millis) {
-        let view = self.live_view();
-        let alike_counts = !self.planted_alike();
+        // Asked about a slot without bytes of ours, which it may have by now.
+        if self.take_taker(slot, block, taker, now) {
+            return;
+        }
+        let Some(view) = self.live_view() else { return self.take_unproven(slot, now) };
+        let (alike_counts, early) = (!self.planted_alike(), self.planted_early_proof(&view));
         let Some(record) = self.slots.get_mut(&slot) else { return };
         let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
-        // The endpoints were asked after the view that said what is final: what they show now must be part of it.
-        if view.is_none_or(|view| view.standing(&block) == Standing::Orphaned) {
+        // The endpoints were asked after the view that said what is final: what they show now must be part of it, and
+        // deep enough by what is known now.
+        let settled = early.or(settled_for(tx, &view, &self.settings));
+        if view.standing(&block) == Standing::Orphaned || settled < Some(block.number) {
             return self.take_unproven(slot, now);
         }
         record.work.proving = false;
@@ -75,20 +86,14 @@ impl Lane {
     }
 }
 
-/// The newest block that counts as final for the chain, where it says so, for the lane and for the transaction: its
-/// caller may have asked for more, and to have asked for less is no wish to land twice.
-fn final_for(tx: Option<&Transaction>, view: &ChainView, lane: Finality) -> Option<u64> {
-    let of_lane = final_number(view, lane)?.min(view.finalized.unwrap_or(u64::MAX));
-    match tx.and_then(|tx| tx.request.options.finality) {
-        Some(asked) => final_number(view, asked).map(|of_tx| of_tx.min(of_lane)),
-        None => Some(of_lane),
-    }
-}
-
-fn final_number(view: &ChainView, finality: Finality) -> Option<u64> {
-    match finality {
-        Finality::Blocks(depth) => view.head.at.number.checked_sub(depth),
-        Finality::Safe => view.safe,
-        Finality::Finalized => view.finalized,
-    }
+/// The newest block by which it may be decided that a slot of this transaction, or of nobody's, has ended without it: final
+/// for the lane, for its caller, who may have asked for more, and for the chain. To have asked for less is no wish to land
+/// twice. What one endpoint alone shows decides nothing, however long it is alone.
+pub(super) fn settled_for(
+    tx: Option<&Transaction>,
+    view: &ChainView,
+    settings: &LaneSettings,
+) -> Option<u64> {
+    let asked = tx.and_then(|tx| tx.request.options.finality);
+    view.settled_for(std::iter::once(settings.finality).chain(asked), settings.watch_depth)
 }

@@ -33,7 +33,7 @@ impl Lane {
         if tx.status.ending.is_some() || version.0 > MOST_CONTENTS || needs_more {
             let text = match &tx.status.ending {
                 Some(ending) => format!("it is already on its way to {}", ending.state().name()),
-                None if needs_more => "it would use up a second slot, which it does not have".to_owned(),
+                None if needs_more => "it would use up a second nonce, which it does not have".to_owned(),
                 None => format!("it has had {MOST_CONTENTS} contents, which is the most"),
             };
             let reason = Reason { code: ReasonCode::NotReplaced, text };
@@ -53,6 +53,7 @@ impl Lane {
             }
         } else {
             self.stop_signing(id);
+            self.forget_doubts(id);
             let settings = self.settings.clone();
             let Some(waiting) = self.waiting.by_id_mut(id) else { return };
             take_content(&mut waiting.tx, payload, terms);

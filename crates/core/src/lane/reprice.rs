@@ -107,7 +107,7 @@ impl Lane {
 
     /// A head came within the interval.
     pub(super) fn chain_moves(&self, now: Millis) -> bool {
-        self.view.as_ref().is_some_and(|view| now.since(view.head_since) < self.settings.resubmit_after)
+        self.head_since.is_some_and(|since| now.since(since) < self.settings.resubmit_after)
     }
 
     /// Its gas was estimated, and another attempt may need more (M3 of the catalogue).
@@ -178,7 +178,8 @@ impl Lane {
         let ladder = Ladder {
             step: self.settings.bump_percent,
             rule: self.settings.replacement_percent,
-            ceiling: self.ceiling(tx.filter(|_| !no_op)),
+            // What won before a cancel came and is open again is a content still.
+            ceiling: tx.filter(|_| !no_op).map_or(self.settings.max_fee, |tx| self.ceiling_of_content(tx)),
         };
         let price = replacement_price(&live, &view.fees, speed, ladder);
         let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));

@@ -98,8 +98,10 @@ impl Lane {
 
 fn sentence(from: Slot, to: Slot, given_up: usize) -> String {
     if to < from {
-        format!("the next new slot is {to}, not {from}; {given_up} slots without stored bytes were given up")
+        format!(
+            "the next new nonce is {to}, not {from}; {given_up} nonces without stored bytes were given up"
+        )
     } else {
-        format!("nothing to change: every slot below {from} is used, or must be used by a no-op")
+        format!("nothing to change: every nonce below {from} is used, or must be used by a no-op")
     }
 }

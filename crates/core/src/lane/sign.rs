@@ -2,7 +2,7 @@
 //!
 //! | slot of the draft | signature came | signature failed |
 //! |---|---|---|
-//! | new, local key | bound when every slot below is bound; the lowest first | the batch is cut: it and those above are forgotten |
+//! | new, local key | bound when every slot below is bound, the lowest first, and by a count of the head | the batch is cut: it and those above are forgotten |
 //! | returned, or a hole | bound | forgotten, stays as it was |
 //! | reserved (remote signer) | first attempt | keeps its slot, asked again; refused for good: it fails and gives the slot back |
 //! | has attempts (re-price, no-op, replace) | another attempt | keeps its attempts, asked again |
@@ -33,10 +33,6 @@ impl Lane {
             drafts.extend(self.allocate());
         }
         drafts.extend(self.fill(plan, now));
-        if self.settings.max_spend_per_day.is_some() {
-            // What is beyond today's budget may go tomorrow.
-            plan.wake(self.next_day());
-        }
         while !drafts.is_empty() {
             let rest = drafts.split_off(drafts.len().min(BATCH));
             plan.actions.push(Action::Sign(std::mem::replace(&mut drafts, rest)));
@@ -106,7 +102,6 @@ impl Lane {
                 self.signed_first(draft, result, now);
             }
         }
-        self.bind_signed(now);
     }
 
     /// Another attempt, or the first one of a reserved slot.
@@ -190,8 +185,12 @@ impl Lane {
         }
     }
 
-    /// Binds what is signed: returned slots at once, new ones from the cursor up without a hole.
-    fn bind_signed(&mut self, now: Millis) {
+    /// Binds what is signed: returned slots at once, new ones from the cursor up without a hole. Done when all that has happened was
+    /// taken: a newer count may have come with the signatures.
+    pub(super) fn bind_signed(&mut self, now: Millis) {
+        if self.tentative.is_empty() || !self.may_bind() {
+            return;
+        }
         let ready: Vec<Slot> =
             self.tentative.iter().filter(|(_, t)| t.signed.is_some()).map(|(slot, _)| *slot).collect();
         for slot in ready {
@@ -250,6 +249,8 @@ impl Lane {
             fees: draft.fees,
             gas: draft.gas,
         };
+        record.work.made_from.get_or_insert(ordinal);
+        record.work.refused.take_if(|refused| refused.is_of_another(draft.version));
         record.work.send_at = now;
         record.work.unclear_sends = 0;
         record.work.probes = 0;
@@ -260,7 +261,7 @@ impl Lane {
             if tx.status.state.is_waiting() {
                 tx.status.state = TxState::Signed;
             }
-            tx.status.hash = Some(attempt.hash);
+            tx.status.look_for(Some(attempt.hash));
             self.changes.tx(tx, now);
         }
         self.changes.journal(draft.tx, now, entry);

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | an answer, a receipt, a signature for a slot | that slot: whoever takes a record to change it has touched it |
 //! | a new head, another count, balance or code of the account | all |
-//! | a command, a proof, another window, another day | all |
+//! | a command, a proof, another window | all |
 //! | the earliest time at which one of those at rest wanted to be thought of again | all |
 //!
 //! What is missed by mistake is therefore looked at with the next block.

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
-use super::{Action, Lane, LaneEvent, Plan};
+use super::{Action, Lane, LaneEvent, Plan, Wants};
 use crate::attempt::{Draft, Sealed};
 use crate::request::{Options, Payload, Request};
 use crate::settings::LaneSettings;
+use crate::view::Look;
 use crate::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, TxHash, Wei};
 
 pub(super) use chain::ModelChain;
@@ -42,6 +43,10 @@ pub(super) struct Desk {
     pub(super) settings: Arc<LaneSettings>,
     pub(super) now: Millis,
     pub(super) wake_at: Option<Millis>,
+    /// What the lane has asked for since it was last shown its account.
+    pub(super) wants: Wants,
+    /// The last look at the chain that has begun.
+    pub(super) looks: Look,
 }
 
 impl Desk {
@@ -50,7 +55,8 @@ impl Desk {
         let mut store = ModelStore::default();
         let now = Millis(1_000_000);
         let lane = Lane::load(store.acquire(), settings.clone(), now);
-        Self { lane, store, settings, now, wake_at: None }
+        let (wants, looks) = (Wants::default(), Look::default());
+        Self { lane, store, settings, now, wake_at: None, wants, looks }
     }
 
     /// One turn of the loop. `None`: the lane was thrown away and loaded again.
@@ -71,8 +77,14 @@ impl Desk {
                 return None;
             }
         }
-        let Plan { actions, wake_at } = self.lane.plan(self.now);
+        let Plan { actions, wake_at, wants } = self.lane.plan(self.now);
         self.wake_at = wake_at;
+        if wants != Wants::Nothing {
+            self.wants = wants;
+        }
+        if wants == Wants::Anew {
+            self.lane.asked(self.looks);
+        }
         self.check_actions(&actions);
         Some(actions)
     }
@@ -80,7 +92,7 @@ impl Desk {
     /// Memory is lost; the lane is loaded from the store.
     pub(super) fn crash(&mut self) {
         self.lane = Lane::load(self.store.acquire(), self.settings.clone(), self.now);
-        self.wake_at = None;
+        (self.wake_at, self.wants) = (None, Wants::Nothing);
         if let Err(broken) = self.lane.verify() {
             panic!("after loading: {broken}\n{:#?}", self.lane);
         }

@@ -21,7 +21,7 @@ use super::{Action, Lane, Plan, back_off};
 use crate::journal::Entry;
 use crate::request::OnReorg;
 use crate::transaction::{Content, TxState};
-use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
+use crate::view::{AccountView, BlockRef, ChainStatus, ChainView, Receipt, Standing};
 use crate::{Millis, Slot, TxId};
 
 impl Lane {
@@ -30,37 +30,60 @@ impl Lane {
         if moves {
             self.slots.look_at_all();
         }
+        self.tell_head(&view, now);
         if view.status == ChainStatus::Changed {
             self.view = Some(view);
+            self.sees_head = false;
             return;
         }
-        if let Some(count) = view.counts.get(&self.id.signer).copied() {
-            self.take_count(count, now);
+        let account = view.accounts.get(&self.id.signer).copied();
+        if let Some(account) = account {
+            self.take_count(account.count, now);
+            self.take_facts(account.read, now);
         }
+        self.sees_head = account.is_some_and(|account| account.at == view.head.at);
         let goes_on = self.live_view().is_some_and(|before| view.shows(&before.head.at));
         let head = view.head.at;
         self.view = Some(view);
+        self.mend_day();
         if moves {
             self.check_winners(goes_on, now);
         }
+        self.account_for();
         self.watch_kept(goes_on, now);
         for receipt in receipts {
             self.take_receipt(receipt, head, now);
         }
     }
 
-    /// The chain's count as others may be told it: never past a transaction of ours whose receipt is not known yet.
+    /// When the head came. Whoever made the first view may have another clock than this lane: what it says of the future says
+    /// nothing.
+    fn tell_head(&mut self, view: &ChainView, now: Millis) {
+        let before = self.view.as_ref().map(|before| before.head.at);
+        match before {
+            None => self.head_since = Some(view.head_since).filter(|since| *since <= now),
+            Some(before) if before != view.head.at => self.head_since = Some(now),
+            Some(_) => {}
+        }
+    }
+
+    /// As far as others may be told that the chain's count goes, whatever it is by now: not past a transaction of ours whose
+    /// receipt is not known yet.
     #[must_use]
-    pub fn shown_count(&self) -> Option<Slot> {
-        let count = self.live_view().and(self.chain_count())?;
-        let open =
-            self.slots.range(..count).find(|(_, record)| record.tx.is_some() && record.mined.is_none());
-        Some(open.map_or(count, |(slot, _)| *slot))
+    pub fn shown_up_to(&self) -> Option<Slot> {
+        self.live_view().and(self.chain_count())?;
+        let open = self.slots.iter().find(|(_, record)| record.tx.is_some() && record.mined.is_none());
+        Some(open.map_or(Slot(u64::MAX), |(slot, _)| *slot))
     }
 
     /// What is known of the chain, unless the endpoints show another one.
     pub(super) fn live_view(&self) -> Option<Arc<ChainView>> {
         self.view.clone().filter(|view| view.status == ChainStatus::Live)
+    }
+
+    /// What is known of this lane's account, at the head or at an older one.
+    pub(super) fn account(&self) -> Option<&AccountView> {
+        self.view.as_ref()?.accounts.get(&self.id.signer)
     }
 
     fn take_count(&mut self, count: Slot, now: Millis) {
@@ -77,7 +100,7 @@ impl Lane {
         }
         // The first count ever seen is where this lane begins (L3). It is committed at once: an older copy of the store
         // is recognised by a cursor that the chain has passed, and one without a cursor is not.
-        if self.row.cursor.is_none() {
+        if self.row.cursor.is_none() && !self.is_older() {
             self.row.cursor = Some(count);
             self.changes.row();
         }
@@ -113,7 +136,7 @@ impl Lane {
                 Entry::FinalReorged { hash, block }
             } else {
                 tx.status.state = TxState::Broadcast;
-                tx.status.hash = record.attempts.last().map(|newest| newest.hash);
+                tx.status.look_for(record.attempts.last().map(|newest| newest.hash));
                 if tx.request.options.on_reorg == OnReorg::Cancel {
                     rechecked.push(tx.id);
                 }
@@ -161,9 +184,11 @@ impl Lane {
         if record.mined.as_ref().is_some_and(|mined| mined.block == receipt.block) {
             return;
         }
-        let Some(attempt) = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash) else {
+        let Some(attempt) = record.attempts.iter_mut().find(|attempt| attempt.hash == receipt.hash) else {
             return;
         };
+        // Also if the chain takes the block back: a node had it.
+        attempt.hints.accepted = true;
         let (slot, version) = (attempt.slot, attempt.version);
         record.mined = Some(receipt.clone());
         record.work.looks = 0;
@@ -178,7 +203,7 @@ impl Lane {
         tx.status.state = TxState::Mined;
         tx.status.displaced = false;
         // The receipt may belong to any earlier hash of the slot (R8).
-        tx.status.hash = Some(receipt.hash);
+        tx.status.look_for(Some(receipt.hash));
         tx.status.receipt = Some(receipt.clone());
         self.changes.tx(tx, now);
         self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
@@ -246,11 +271,14 @@ impl Lane {
 
 /// Another picture of what slots are judged by.
 fn moves(before: &ChainView, after: &ChainView, signer: crate::Account) -> bool {
+    let seen = |view: &ChainView| {
+        let account = view.accounts.get(&signer);
+        account.map(|account| (account.count, account.balance, account.delegated))
+    };
     before.head != after.head
         || (before.safe, before.finalized) != (after.safe, after.finalized)
+        || !before.witnessed.counts_alike(&after.witnessed)
         || before.fees != after.fees
         || before.status != after.status
-        || before.counts.get(&signer) != after.counts.get(&signer)
-        || before.balances.get(&signer) != after.balances.get(&signer)
-        || before.delegated.contains(&signer) != after.delegated.contains(&signer)
+        || seen(before) != seen(after)
 }

@@ -102,7 +102,7 @@ impl Lane {
     }
 
     fn is_delegated(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.delegated.contains(&self.id.signer))
+        self.account().is_some_and(|account| account.delegated)
     }
 
     /// No slot may be sent before those below it are known to be taken.

@@ -13,6 +13,7 @@ use crate::fees::FeeQuote;
 use crate::outcome::{SendOutcome, SendReport};
 use crate::request::Authorization;
 use crate::view::{Block, BlockRef, Receipt};
+use crate::witness::Witness;
 use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 /// A call to the chain did not give an answer.
@@ -130,6 +131,12 @@ pub trait Chain: Send + Sync {
     /// Is the block part of the chain that ends in this head? One endpoint that has the head says so: another may still show a fork
     /// that was left, with blocks and receipts of its own.
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error>;
+    /// What each endpoint has shown of the chain whose newest blocks are these, by number; nothing where there is only one
+    /// endpoint. What they said when they were last asked for their heads is used, and only one that shows something else
+    /// is asked for more.
+    async fn witnesses(&self, _recent: &BTreeMap<u64, B256>) -> Vec<Witness> {
+        Vec::new()
+    }
     /// Returns when there may be a new head: at a subscription's word, or after the polling interval.
     async fn head_hint(&self);
     /// Every receipt of one block, asked by its hash.

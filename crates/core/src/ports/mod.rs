@@ -10,6 +10,8 @@
 
 pub mod chain;
 pub mod clock;
+pub mod older;
 pub mod records;
+pub mod reorg;
 pub mod signer;
 pub mod store;

@@ -5,6 +5,8 @@
 //! - A group of writes is one database transaction where it can be; a write that is refused or poisoned fails alone.
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
+//! - There is one transaction per call, which is a lane, an API key and the caller's nonce, for as long as the transaction or
+//!   what stayed of it is known. One that ended without stored bytes frees its nonce, in the commit that ends it.
 //! - A transaction that has ended stays so: neither its state nor its slot changes again, and a write that would is
 //!   refused whole. Its receipt may, when the chain takes it back and lands it again.
 //! - Removing history ([`Write::Forget`]) takes finished transactions only, and leaves a [`Kept`] of each: its key stays
@@ -12,6 +14,8 @@
 //! - There is at most one live transaction per slot of a lane.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
+//! - A store that can tell that it went back says so ([`Older`]) until a person accepts it ([`Log::accept`]), also when it is closed
+//!   and opened in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,14 +24,15 @@ use alloy_primitives::B256;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use super::older::Older;
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
-use crate::request::{AskedFees, NewTransaction, Payload, Speed};
+use crate::request::{AskedFees, CallId, NewTransaction, Payload, Speed};
 use crate::transaction::{Reason, Status, Terms, Transaction, TxState};
 use crate::view::BlockRef;
 use crate::{
-    Account, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion, Millis,
-    QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
+    Account, CallerNonce, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion,
+    Millis, QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 /// The store could not do what was asked.
@@ -175,6 +180,9 @@ pub enum CommandKind {
     },
     Pause,
     Resume,
+    /// A person accepted a store that is an older copy of itself. Stored by [`Log::accept`] alone. A pause stays, and slots that the
+    /// store does not know hold the lane until it is resumed.
+    AcceptStore,
     /// Take no new transactions in.
     Disable,
     /// Cancel everything that was admitted up to this one and has not ended.
@@ -203,6 +211,7 @@ impl CommandKind {
             | Self::Reject { tx, .. } => Some(*tx),
             Self::Pause
             | Self::Resume
+            | Self::AcceptStore
             | Self::Disable
             | Self::CancelAll { .. }
             | Self::Fill { .. }
@@ -245,10 +254,24 @@ pub struct Kept {
     pub slot: Option<Slot>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<TxHash>,
+    /// The first hash of all, if it was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_hash: Option<TxHash>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     pub accepted_at: Millis,
     pub ended_at: Millis,
+    /// The call that it answers to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<KeptCall>,
+}
+
+/// What stays of a call: who made it, and what it was to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCall {
+    #[serde(flatten)]
+    pub id: CallId,
+    pub effect: Fingerprint,
 }
 
 impl Kept {
@@ -259,6 +282,7 @@ impl Kept {
             state: self.state,
             slot: self.slot,
             hash: self.hash,
+            first_hash: self.first_hash,
             reason: self.reason.clone(),
             ..Status::accepted(self.ended_at)
         }
@@ -275,9 +299,11 @@ impl Kept {
             state: tx.status.state,
             slot: tx.status.slot,
             hash: tx.status.hash,
+            first_hash: tx.status.first_hash.filter(|first| tx.status.hash != Some(*first)),
             reason: tx.status.reason.clone(),
             accepted_at: tx.request.accepted_at,
             ended_at: tx.status.updated_at,
+            call: tx.call_id().map(|id| KeptCall { id: id.clone(), effect: tx.request.payload.effect() }),
         }
     }
 }
@@ -313,12 +339,40 @@ pub enum Write {
 #[derive(Debug, Clone)]
 pub enum Admission {
     New(Transaction),
-    /// The key is known and asks for the same: this is what exists.
+    /// The key or the nonce is known and asks for the same: this is what exists.
     Replay(Transaction),
-    /// The key is known and asks for the same, and the history of what it stands for was removed: this is what stayed.
+    /// The key or the nonce is known and asks for the same, and the history of what it stands for was removed: this is what stayed.
     Removed(Kept),
     /// The key is known and asked for something else.
     Conflict(TxId),
+    /// The caller gave this nonce before, for something else or under another key.
+    NonceReused(TxId),
+}
+
+impl Admission {
+    /// What is said to a call with a nonce that its caller gave before: this exists.
+    #[must_use]
+    pub fn under_nonce(known: Transaction, key: Option<&RequestId>, payload: &Payload) -> Self {
+        let same_call = are_one(known.request.request_id.as_ref(), key);
+        if same_call && known.request.payload.does_the_same(payload) {
+            Self::Replay(known)
+        } else {
+            Self::NonceReused(known.id)
+        }
+    }
+
+    /// The same where this stayed.
+    #[must_use]
+    pub fn under_kept_nonce(kept: Kept, key: Option<&RequestId>, payload: &Payload) -> Self {
+        let same_call = are_one(kept.request_id.as_ref(), key);
+        let same_effect = kept.call.as_ref().is_some_and(|call| call.effect == payload.effect());
+        if same_call && same_effect { Self::Removed(kept) } else { Self::NonceReused(kept.id) }
+    }
+}
+
+/// Two keys say that these are two requests. Where only one has a key, its caller may have added it or left it out.
+fn are_one(known: Option<&RequestId>, asked: Option<&RequestId>) -> bool {
+    known.zip(asked).is_none_or(|(known, asked)| known == asked)
 }
 
 /// A write that is on disk.
@@ -350,6 +404,10 @@ pub enum WriteError {
 pub trait Log: Send + Sync {
     /// Commits a group; the answers are in its order.
     async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
+
+    /// A person takes the store as it is, although it is an older copy: it is older no more, and the commands are stored, both or
+    /// neither. False: it was not older, and nothing was done.
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError>;
 
     /// Groups that are written at once go through beside each other. Where they do not, one larger group is cheaper.
     fn writes_at_once(&self) -> bool {
@@ -432,6 +490,8 @@ pub struct LaneRecord {
     pub ended: Vec<Transaction>,
     /// Attempts of slots that are not closed, by slot and ordinal.
     pub attempts: Vec<Attempt>,
+    /// The store is an older copy of itself.
+    pub older: Option<Older>,
 }
 
 /// A lane as shown to people.
@@ -503,6 +563,13 @@ pub trait Reads: Send + Sync {
     /// What stayed of a transaction whose history was removed.
     async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error>;
     async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error>;
+    /// The transaction that a call of this lane stands for.
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error>;
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error>;
+    /// The nonces of known calls with this API key, from the given one upwards.
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error>;
+    /// What stayed of a call whose caller was told this hash, if another one won.
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error>;
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error>;
     /// A transaction's time line, oldest first.
     async fn journal(&self, tx: TxId) -> Result<Vec<JournalRow>, Error>;
@@ -511,6 +578,8 @@ pub trait Reads: Send + Sync {
     async fn lanes(&self) -> Result<Vec<LaneSummary>, Error>;
     async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error>;
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error>;
+    /// Why the store is an older copy of itself, if it is.
+    async fn older(&self) -> Result<Option<Older>, Error>;
     /// Fails if nothing could be written now.
     async fn writable(&self) -> Result<(), Error>;
 }

@@ -1,6 +1,7 @@
 use alloy_primitives::{Address, B256};
 use landfall_core::fees::FeeQuote;
-use landfall_core::view::{Block, BlockRef};
+use landfall_core::view::{AccountView, Block, BlockRef};
+use landfall_core::witness::Witnessed;
 use landfall_core::{Gas, Millis, Price};
 
 use super::*;
@@ -15,21 +16,21 @@ fn news(head: u8, asked: &[LaneId]) -> News {
     let at = BlockRef { number: u64::from(head), hash: B256::with_last_byte(head) };
     let (timestamp, gas_limit) = (Millis(0), Gas(30_000_000));
     let price = Price(1);
+    let look = Look(u64::from(head));
+    let account = AccountView { count: Slot(0), balance: None, delegated: false, at, read: look };
     let view = ChainView {
         status: ChainStatus::Live,
         head: Block { at, parent: B256::ZERO, timestamp, gas_limit, base_fee: None },
         head_since: Millis(0),
         recent: Arc::default(),
+        witnessed: Witnessed::by_one(at.number),
         safe: None,
         finalized: None,
         fees: FeeQuote { base_fee: None, slow: price, normal: price, fast: price, data_fee: None },
-        counts: asked.iter().map(|lane| (lane.signer, Slot(0))).collect(),
-        balances: BTreeMap::new(),
-        delegated: BTreeSet::new(),
+        accounts: asked.iter().map(|lane| (lane.signer, account)).collect(),
     };
     let asked = asked.iter().map(|lane| lane.signer).collect();
-    let at = Millis(u64::from(head) * 1_000);
-    News { view: Arc::new(view), receipts: BTreeMap::new(), asked, at, for_all: false }
+    News { look, view: Arc::new(view), receipts: BTreeMap::new(), asked, for_all: false }
 }
 
 fn receipt_for(lane: LaneId, hash: TxHash, mut news: News) -> News {
@@ -124,16 +125,16 @@ fn a_lane_that_is_loaded_again_waits_for_a_count_of_the_newest_head() {
     };
     let mailbox = Arc::<Mailbox>::default();
     reload(&mailbox);
-    assert!(mailbox.has_mail() && !directory.has_uncounted(CHAIN), "it was asked at this head");
+    assert!(mailbox.has_mail() && !directory.is_asked(CHAIN), "it was asked at this head");
     directory.publish(CHAIN, news(2, &[lane(1)]));
     let mailbox = Arc::<Mailbox>::default();
     reload(&mailbox);
     assert!(!mailbox.has_mail());
-    assert_eq!(directory.uncounted(CHAIN), [lane(2).signer].into());
+    assert_eq!(directory.asking(CHAIN), [lane(2).signer].into());
     directory.publish(CHAIN, news(3, &[]));
     assert!(!mailbox.has_mail(), "a view without its count");
     directory.publish(CHAIN, news(3, &[lane(2)]));
-    assert!(mailbox.has_mail() && !directory.has_uncounted(CHAIN));
+    assert!(mailbox.has_mail() && !directory.is_asked(CHAIN));
 }
 
 #[test]
@@ -156,19 +157,44 @@ fn a_lane_that_comes_back_waits_for_its_count_where_the_newest_view_has_none() {
     directory.publish(CHAIN, news(1, &[lane(1)]));
     let mailbox = Arc::<Mailbox>::default();
     directory.enter(lane(2), mailbox.clone(), std::iter::empty());
-    assert!(!mailbox.has_mail() && directory.has_uncounted(CHAIN));
+    assert!(!mailbox.has_mail() && directory.is_asked(CHAIN));
     directory.publish(CHAIN, news(1, &[lane(2)]));
-    assert!(mailbox.has_mail() && !directory.has_uncounted(CHAIN));
+    assert!(mailbox.has_mail() && !directory.is_asked(CHAIN));
 }
 
 #[test]
-fn what_a_lane_knows_is_old_when_it_was_asked_long_ago_and_for_another_head() {
-    let (directory, _) = one_at_rest();
-    let is_old = |second: u64| directory.was_asked_before(lane(2), Millis(second * 1_000));
-    assert!(!is_old(100), "the head is the same");
+fn a_lane_that_wants_the_head_is_asked_about_once_at_whatever_look() {
+    let (directory, [_, at_rest]) = one_at_rest();
+    assert!(directory.wants_head(lane(2)), "somebody has to look");
+    assert!(!directory.wants_head(lane(2)), "somebody does");
+    assert_eq!(directory.asking(CHAIN), [lane(2).signer].into());
     directory.publish(CHAIN, news(2, &[lane(1)]));
-    assert_eq!([0, 1, 100].map(is_old), [false, true, true]);
-    directory.publish(CHAIN, news(3, &[lane(2)]));
-    directory.publish(CHAIN, news(4, &[]));
-    assert_eq!([2, 3].map(is_old), [false, true]);
+    assert!(directory.is_asked(CHAIN), "it was another's");
+    directory.publish(CHAIN, news(2, &[lane(2)]));
+    assert!(!directory.is_asked(CHAIN) && empty(&at_rest));
+}
+
+/// What a look finds that has begun before may be older than the question.
+#[test]
+fn a_lane_that_asks_anew_is_asked_about_by_a_look_that_begins_then() {
+    let (directory, _) = one_at_rest();
+    let under_way = directory.begin_look(CHAIN);
+    assert_eq!(directory.wants_anew(lane(2)), under_way);
+    let found = |look: Look| News { look, ..news(2, &[lane(2)]) };
+    directory.publish(CHAIN, found(under_way));
+    assert_eq!(directory.asking(CHAIN), [lane(2).signer].into());
+    let next = directory.begin_look(CHAIN);
+    directory.publish(CHAIN, found(next));
+    assert!(!directory.is_asked(CHAIN));
+}
+
+#[test]
+fn nobody_asks_for_a_lane_that_has_gone() {
+    let (directory, _) = one_at_rest();
+    directory.wants_anew(lane(2));
+    directory.leave(lane(2));
+    assert!(!directory.is_asked(CHAIN));
+    assert!(!directory.wants_head(lane(2)));
+    directory.wants_anew(lane(2));
+    assert!(!directory.is_asked(CHAIN));
 }

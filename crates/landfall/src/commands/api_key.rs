@@ -20,7 +20,7 @@ pub(crate) async fn run(command: ApiKey) -> Result<()> {
         ApiKey::Create(new) => create(&new).await,
         ApiKey::List { remote } => {
             let keys: Vec<Value> =
-                Client::new(&remote.url)?.api_keys().await?.into_iter().map(|key| json!(key)).collect();
+                Client::of(&remote)?.api_keys().await?.into_iter().map(|key| json!(key)).collect();
             if remote.json {
                 output::json(&json!({ "items": keys, "nextCursor": null }));
             } else {
@@ -30,7 +30,7 @@ pub(crate) async fn run(command: ApiKey) -> Result<()> {
             Ok(())
         }
         ApiKey::Revoke { id, remote } => {
-            let key = Client::new(&remote.url)?.revoke_api_key(&id).await?;
+            let key = Client::of(&remote)?.revoke_api_key(&id).await?;
             if remote.json {
                 output::json(&json!(key));
             } else {
@@ -53,7 +53,7 @@ async fn create(new: &NewApiKey) -> Result<()> {
     }
     let made = match &new.config {
         Some(config) => create_in_store(config, body).await?,
-        None => json!(Client::new(&new.remote.url)?.create_api_key(&body).await?),
+        None => json!(Client::of(&new.remote)?.create_api_key(&body).await?),
     };
     if new.remote.json {
         output::json(&made);
@@ -81,12 +81,12 @@ async fn create_in_store(config: &Path, body: Value) -> Result<Value> {
 
 fn row(key: &Value) -> Vec<String> {
     let state = match key["state"].as_str() {
-        Some("good") => coloured("good", Colour::Green),
+        Some("good") => coloured("valid", Colour::Green),
         Some(other) => coloured(other, Colour::Red),
         None => String::new(),
     };
     let signers = key["signers"].as_array().map_or("all".to_owned(), |all| {
-        let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+        let all: Vec<String> = all.iter().filter_map(Value::as_str).map(output::address).collect();
         all.join(" ")
     });
     vec![
@@ -96,7 +96,7 @@ fn row(key: &Value) -> Vec<String> {
         state,
         signers,
         text(key, "ratePerS"),
-        text(key, "createdAt"),
+        output::ago(&text(key, "createdAt")),
         text(key, "expiresAt"),
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use landfall_chain::spec::Finality;
 use landfall_core::ports::clock::Random;
 use landfall_core::ports::signer::Signer as SignerPort;
@@ -15,7 +15,7 @@ use landfall_server::webhooks::Webhooks;
 use super::dev_keys;
 use crate::cli::Dev;
 use crate::config::{Chain, Config};
-use crate::node::{Keys, Node, stop_signal};
+use crate::node::{Keys, Node, addressed, stop_signal};
 use crate::output::{Colour, coloured};
 use crate::system::{SystemRandom, unix_seconds};
 
@@ -28,7 +28,12 @@ pub(crate) async fn run(args: &Dev) -> Result<()> {
     let mut chain_config = landfall_devchain::Config::new(Arc::new(unix_seconds));
     chain_config.listen = args.chain_listen;
     chain_config.mining = Mining::Interval(every);
-    let chain = Devchain::start(chain_config).await?;
+    let chain = Devchain::start(chain_config).await.map_err(|error| {
+        anyhow!(
+            "{error} ({}); if another program has the address, choose one with --chain-listen",
+            error.source
+        )
+    })?;
     let mut config = Config::default();
     config.server.listen = args.listen;
     config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
@@ -36,7 +41,7 @@ pub(crate) async fn run(args: &Dev) -> Result<()> {
     config.chain = vec![dev_chain(&chain)?];
     let mut keys = dev_signers(chain.config().chain_id, SIGNERS)?;
     keys.webhooks = Some(dev_webhooks(&config));
-    let node = Node::start_with(&config, keys).await?;
+    let node = Node::start_with(&config, keys).await.map_err(|error| addressed(error, "--listen"))?;
     greet(&node, &chain, every)?;
     node.run(stop_signal()).await
 }

@@ -1,6 +1,8 @@
 //! `landfall key`: making keys and seeing their addresses. A key itself is never printed.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 use landfall_core::ports::signer::Signer as _;
 use landfall_signer::{LocalSigner, PasswordFrom, keystore};
 use serde_json::json;
@@ -13,6 +15,7 @@ pub(crate) fn run(command: Key) -> Result<()> {
     match command {
         Key::New { file, password, json } => {
             let password = password_from(&password)?.read(&|name| std::env::var(name).ok())?;
+            make_folder(&file)?;
             let address = keystore::create(&file, &password, &randomness())?;
             if json {
                 output::json(&json!({ "address": address.to_string(), "keystore": file }));
@@ -32,6 +35,16 @@ pub(crate) fn run(command: Key) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The folder of a key is its owner's alone. One that is there stays as it is.
+fn make_folder(file: &Path) -> Result<()> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).with_context(|| format!("the folder {} cannot be made", folder.display()))
 }
 
 /// From the system, for one key and its file.

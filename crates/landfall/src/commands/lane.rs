@@ -1,71 +1,112 @@
 //! `landfall lane`: seeing and steering lanes.
 
-use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use alloy_primitives::U256;
+use anyhow::{Result, bail};
 use landfall_client::CommandAccepted;
 use serde_json::{Value, json};
 
+use crate::amount;
 use crate::cli::{Lane, LaneName};
 use crate::client::Client;
+use crate::exit::NotFound;
 use crate::output::{self, Colour, coloured, text};
 
-const HEADER: [&str; 10] = [
-    "chain",
-    "signer",
-    "next nonce",
-    "chain count",
-    "waiting",
-    "in flight",
-    "health",
-    "owner",
-    "since",
-    "token",
-];
+/// How long a command may take to be applied before its caller is told to look later, and how often it is looked.
+const APPLIED_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The most lanes whose balances are asked for.
+const MOST_BALANCES: usize = 200;
 
 pub(crate) async fn run(command: Lane) -> Result<()> {
     match command {
         Lane::List { remote } => {
-            let lanes: Vec<Value> =
-                Client::new(&remote.url)?.lanes().await?.into_iter().map(|lane| json!(lane)).collect();
+            let client = Client::of(&remote)?;
+            let lanes: Vec<Value> = client.lanes().await?.into_iter().map(|lane| json!(lane)).collect();
             if remote.json {
                 output::json(&json!({ "items": lanes, "nextCursor": null }));
             } else {
-                let rows = lanes.iter().map(row).collect();
-                println!("{}", output::table(&HEADER, rows));
+                println!("{}", table(&lanes, &balances(&client, &lanes).await));
             }
             Ok(())
         }
         Lane::Show(name) => {
-            let lane = json!(Client::new(&name.remote.url)?.lane(name.chain, &name.signer).await?);
+            let (client, signer) = find(&name).await?;
+            let lane = json!(client.lane(name.chain, &signer).await?);
             if name.remote.json {
                 output::json(&lane);
             } else {
-                show(&lane);
+                let known = balances(&client, std::slice::from_ref(&lane)).await;
+                show(&lane, known.get(&key(&lane)));
             }
             Ok(())
         }
-        Lane::Pause(name) => steer(&name, "pause").await,
-        Lane::Resume(name) => steer(&name, "resume").await,
-        Lane::Disable(name) => steer(&name, "disable").await,
-        Lane::Reset(name) => steer(&name, "reset").await,
-        Lane::Fill(fill) => {
-            let name = &fill.lane;
-            let client = Client::new(&name.remote.url)?;
-            let stored = client.fill(name.chain, &name.signer, fill.from, fill.to).await?;
-            told(name, &stored);
+        Lane::Pause(name) => steer(&name, "pause", |lane| lane["paused"] == true).await,
+        Lane::Resume { lane, yes } => resume(&lane, yes).await,
+        Lane::Disable(name) => steer(&name, "disable", |lane| lane["disabled"] == true).await,
+        Lane::Reset(name) => {
+            let (client, signer) = find(&name).await?;
+            queued(&name, &client.steer_lane(name.chain, &signer, "reset").await?);
             Ok(())
         }
-        Lane::CancelAll(name) => cancel_all(&name).await,
+        Lane::Fill(fill) => {
+            let (client, signer) = find(&fill.lane).await?;
+            queued(&fill.lane, &client.fill(fill.lane.chain, &signer, fill.from, fill.to).await?);
+            Ok(())
+        }
+        Lane::CancelAll { lane, yes } => cancel_all(&lane, yes).await,
     }
 }
 
-async fn cancel_all(name: &LaneName) -> Result<()> {
-    let client = Client::new(&name.remote.url)?;
-    let answer = json!(client.steer_lane(name.chain, &name.signer, "cancel-all").await?);
+/// The server, and the whole address of a signer that may be given by its beginning.
+async fn find(name: &LaneName) -> Result<(Client, String)> {
+    let client = Client::of(&name.remote)?;
+    if name.signer.len() == 42 {
+        return Ok((client, name.signer.clone()));
+    }
+    // As tables show it: the beginning, and maybe the end.
+    let (first, last) = name.signer.split_once('…').unwrap_or((&name.signer, ""));
+    let (first, last) = (first.to_lowercase(), last.to_lowercase());
+    let fits = |signer: &String| {
+        let signer = signer.to_lowercase();
+        signer.starts_with(&first) && signer.ends_with(&last)
+    };
+    let of_chain = client.lanes().await?.into_iter().filter(|lane| lane.chain_id == name.chain);
+    let fitting: BTreeSet<String> = of_chain.map(|lane| lane.signer).filter(fits).collect();
+    let mut fitting = fitting.into_iter();
+    match (fitting.next(), fitting.next()) {
+        (Some(signer), None) => Ok((client, signer)),
+        (None, _) => {
+            Err(NotFound(format!("no lane of chain {} has a signer {}", name.chain, name.signer)).into())
+        }
+        (Some(one), Some(other)) => {
+            bail!("{} may be {one} or {other}; give more of the address", name.signer)
+        }
+    }
+}
+
+async fn cancel_all(name: &LaneName, yes: bool) -> Result<()> {
+    let (client, signer) = find(name).await?;
+    if !yes {
+        let lane = client.lane(name.chain, &signer).await?;
+        let question = format!(
+            "Cancel everything of {signer} on chain {} that has not ended: {} waiting, {} in flight?",
+            name.chain, lane.waiting, lane.in_flight
+        );
+        match output::asks(&question) {
+            Some(true) => {}
+            Some(false) => bail!("nothing was cancelled"),
+            None => bail!("{question} Say --yes: there is nobody to ask"),
+        }
+    }
+    let answer = json!(client.steer_lane(name.chain, &signer, "cancel-all").await?);
     if name.remote.json {
         output::json(&answer);
     } else {
         println!(
-            "accepted: {} are to be cancelled, {} are in a block already",
+            "queued: {} are to be cancelled, {} are in a block already",
             text(&answer, "queued"),
             text(&answer, "tooLate")
         );
@@ -73,25 +114,147 @@ async fn cancel_all(name: &LaneName) -> Result<()> {
     Ok(())
 }
 
-async fn steer(name: &LaneName, verb: &str) -> Result<()> {
-    let stored = Client::new(&name.remote.url)?.steer_lane(name.chain, &name.signer, verb).await?;
-    told(name, &stored);
+/// Where nonces were used that Landfall does not know, a person sees them first.
+async fn resume(name: &LaneName, yes: bool) -> Result<()> {
+    let (client, signer) = find(name).await?;
+    let lane = json!(client.lane(name.chain, &signer).await?);
+    let unknown = lane["unknownNonces"].as_array().cloned().unwrap_or_default();
+    if !unknown.is_empty() && !yes {
+        unknown.iter().for_each(|nonce| println!("{}", unknown_nonce(nonce)));
+        let question = "Landfall did not send these. Go on after them?";
+        match output::asks(question) {
+            Some(true) => {}
+            Some(false) => bail!("nothing was resumed"),
+            None => bail!("{question} Say --yes: there is nobody to ask"),
+        }
+    }
+    steer(name, "resume", |lane| lane["paused"] == false && lane["disabled"] == false).await
+}
+
+/// One line for a nonce that something else used.
+fn unknown_nonce(nonce: &Value) -> String {
+    let mut line = format!("nonce {}", text(nonce, "nonce"));
+    if nonce["hash"].is_string() {
+        let to = if nonce["to"].is_string() { text(nonce, "to") } else { "a new contract".to_owned() };
+        let (block, hash, value) = (text(nonce, "block"), text(nonce, "hash"), text(nonce, "value"));
+        line.push_str(&format!("  block {block}  {hash}  {value} wei to {to}"));
+    } else {
+        line.push_str("  not found yet what used it");
+    }
+    if nonce["sameAs"].is_string() {
+        line.push_str(&format!("  did the same as {}, which then ends as landed", text(nonce, "sameAs")));
+    }
+    line
+}
+
+/// Asks, waits until it is so, and says how the lane is then.
+async fn steer(name: &LaneName, verb: &str, is_done: impl Fn(&Value) -> bool) -> Result<()> {
+    let (client, signer) = find(name).await?;
+    let stored = client.steer_lane(name.chain, &signer, verb).await?;
+    if name.remote.json {
+        output::json(&json!(stored));
+        return Ok(());
+    }
+    let applied = async {
+        loop {
+            let lane = json!(client.lane(name.chain, &signer).await?);
+            if is_done(&lane) {
+                return anyhow::Ok(lane);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let Ok(lane) = tokio::time::timeout(APPLIED_WITHIN, applied).await else {
+        queued(name, &stored);
+        return Ok(());
+    };
+    let lane = lane?;
+    println!("{}", health(&lane));
+    if lane["holdReason"].is_string() {
+        println!("{}", text(&lane, "holdReason"));
+    }
     Ok(())
 }
 
-fn told(name: &LaneName, stored: &CommandAccepted) {
+fn queued(name: &LaneName, stored: &CommandAccepted) {
     if name.remote.json {
         output::json(&json!(stored));
     } else {
-        println!("accepted; the lane's owner applies it (command {})", stored.command_id);
+        println!(
+            "queued; applied within a second by the node that owns the lane (`landfall lane show {} {}`)",
+            name.chain, name.signer
+        );
     }
 }
 
-fn row(lane: &Value) -> Vec<String> {
-    let fields = ["chainId", "signer", "nextNonce", "chainCount", "waiting", "inFlight"];
-    let mut row: Vec<String> = fields.iter().map(|field| text(lane, field)).collect();
-    row.extend([health(lane), text(lane, "owner.node"), text(lane, "owner.since"), text(lane, "token")]);
-    row
+/// Wei by chain and lower-case address.
+type Balances = BTreeMap<(String, String), U256>;
+
+fn key(lane: &Value) -> (String, String) {
+    (text(lane, "chainId"), text(lane, "signer").to_lowercase())
+}
+
+/// What the accounts have, as their chains say; what cannot be asked is left out.
+async fn balances(client: &Client, lanes: &[Value]) -> Balances {
+    let mut known = Balances::new();
+    let chains: BTreeSet<String> = lanes.iter().map(|lane| text(lane, "chainId")).collect();
+    for chain in chains {
+        let asked: Vec<(String, String)> =
+            lanes.iter().map(key).filter(|(of, _)| *of == chain).take(MOST_BALANCES).collect();
+        let calls: Vec<Value> = asked
+            .iter()
+            .enumerate()
+            .map(|(id, (_, signer))| {
+                json!({ "jsonrpc": "2.0", "id": id, "method": "eth_getBalance", "params": [signer, "latest"] })
+            })
+            .collect();
+        let answers: Result<Vec<Value>, _> = client.post(&format!("/rpc/{chain}"), Some(&calls)).await;
+        for answer in answers.unwrap_or_default() {
+            let id = answer["id"].as_u64().and_then(|id| usize::try_from(id).ok());
+            let balance = answer["result"].as_str().and_then(|wei| wei.parse().ok());
+            if let (Some(lane), Some(balance)) = (id.and_then(|id| asked.get(id)), balance) {
+                known.insert(lane.clone(), balance);
+            }
+        }
+    }
+    known
+}
+
+/// Short on a terminal, with everything elsewhere.
+fn table(lanes: &[Value], balances: &Balances) -> String {
+    let brief = output::on_terminal();
+    let mut header = vec!["chain", "signer", "nonce", "waiting", "in flight", "balance", "health", "owner"];
+    if !brief {
+        header.extend(["since", "chain count", "token"]);
+    }
+    let row = |lane: &Value| {
+        let balance = balances.get(&key(lane)).map_or("-".to_owned(), |wei| shown_balance(*wei, brief));
+        let mut row = vec![
+            text(lane, "chainId"),
+            output::address(&text(lane, "signer")),
+            text(lane, "nextNonce"),
+            text(lane, "waiting"),
+            text(lane, "inFlight"),
+            balance,
+            health(lane),
+            text(lane, "owner.node"),
+        ];
+        if !brief {
+            row.extend(["owner.since", "chainCount", "token"].map(|field| text(lane, field)));
+        }
+        row
+    };
+    output::table(&header, lanes.iter().map(row).collect())
+}
+
+/// To four digits after the point where room is short.
+fn shown_balance(wei: U256, brief: bool) -> String {
+    let whole = amount::shown(wei);
+    let Some((number, unit)) = whole.split_once(' ').filter(|_| brief) else { return whole };
+    match number.split_once('.') {
+        Some((whole, part)) if part.len() > 4 => format!("{whole}.{} {unit}", &part[..4]),
+        _ => whole,
+    }
 }
 
 fn health(lane: &Value) -> String {
@@ -101,10 +264,14 @@ fn health(lane: &Value) -> String {
     if lane["disabled"] == true {
         return coloured("disabled", Colour::Yellow);
     }
-    if lane["healthy"] == true { coloured("well", Colour::Green) } else { coloured("holds", Colour::Red) }
+    if lane["healthy"] == true {
+        coloured("healthy", Colour::Green)
+    } else {
+        coloured("on hold", Colour::Red)
+    }
 }
 
-fn show(lane: &Value) {
+fn show(lane: &Value, balance: Option<&U256>) {
     let line = |name: &str, value: String| println!("{name:<12} {value}");
     line("chain", text(lane, "chainId"));
     line("signer", text(lane, "signer"));
@@ -112,11 +279,15 @@ fn show(lane: &Value) {
     if lane["holdReason"].is_string() {
         line("why", text(lane, "holdReason"));
     }
+    for nonce in lane["unknownNonces"].as_array().into_iter().flatten() {
+        line("unknown", unknown_nonce(nonce));
+    }
+    line("balance", balance.map_or("-".to_owned(), |wei| amount::shown(*wei)));
     line("next nonce", text(lane, "nextNonce"));
     line("chain count", text(lane, "chainCount"));
     line("waiting", text(lane, "waiting"));
     line("in flight", format!("{} of {}", text(lane, "inFlight"), text(lane, "window")));
-    line("returned", text(lane, "returned"));
+    line("free nonces", text(lane, "returned"));
     line("owner", format!("{} (session {})", text(lane, "owner.node"), text(lane, "owner.session")));
     line("since", text(lane, "owner.since"));
     line("token", format!("{} (version {})", text(lane, "token"), text(lane, "version")));

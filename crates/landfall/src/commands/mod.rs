@@ -15,6 +15,7 @@ mod migrate;
 mod rig;
 mod serve;
 mod sim;
+mod store;
 mod tx;
 mod webhook;
 
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command};
-use crate::config::reference;
+use crate::config::printed;
 
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
@@ -38,14 +39,16 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(args) => return tokio::task::spawn_blocking(move || sim::execute(&args)).await?,
         Command::Tx(command) => return tx::run(command).await,
         Command::Lane(command) => lane::run(command).await?,
-        Command::Webhook(command) => webhook::run(command).await?,
+        Command::Webhook(command) => return webhook::run(command).await,
         Command::Chain(command) => chain::run(command).await?,
         Command::Import(command) => import::run(command)?,
         Command::Key(command) => key::run(command)?,
         Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,
-        Command::Config { markdown: true } => print!("{}", reference::page()),
-        Command::Config { markdown: false } => print!("{}", reference::example()),
+        Command::Backup(args) => store::backup(&args)?,
+        Command::Store(command) => store::run(command).await?,
+        Command::Config(args) if args.markdown => print!("{}", printed::page()),
+        Command::Config(args) => print!("{}", printed::example(args.chain, &args.rpc)?),
         Command::Openapi => print!("{}", *landfall_server::OPENAPI),
     }
     Ok(ExitCode::SUCCESS)

@@ -4,11 +4,19 @@ use anyhow::Result;
 
 use crate::cli::Serve;
 use crate::config::Config;
-use crate::node::{Node, stop_signal};
+use crate::node::{Node, addressed, stop_signal};
 
 pub(crate) async fn run(args: &Serve) -> Result<()> {
     let config = Config::load(&args.config, std::env::vars())?;
-    let node = Node::start(&config).await?;
+    for chain in &config.chain {
+        for key in chain.generic_keys()? {
+            tracing::warn!(
+                chain = chain.id,
+                "{key} on this chain; leave the key out of the configuration to use that"
+            );
+        }
+    }
+    let node = Node::start(&config).await.map_err(|error| addressed(error, "server.listen"))?;
     let address = node.address()?;
     for lane in node.lanes() {
         let signer = node.shown(lane.signer);
@@ -16,6 +24,7 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     }
     tracing::info!(%address, store = %config.store.shown(), node = %config.node.name, "Landfall listens");
     // For people and scripts that wait for it; everything else goes to the log.
-    println!("Landfall listens on http://{address}");
+    let scheme = if config.server.tls().is_some() { "https" } else { "http" };
+    println!("Landfall listens on {scheme}://{address}");
     node.run(stop_signal()).await
 }

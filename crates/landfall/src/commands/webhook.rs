@@ -1,17 +1,20 @@
 //! `landfall webhook`: where events go, and how that goes.
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Webhook, WebhookDeliveries, WebhookName, WebhookWanted};
 use crate::client::Client;
+use crate::exit::Exit;
 use crate::output::{self, Colour, coloured, text};
 
-const HEADER: [&str; 6] = ["id", "url", "health", "cursor", "behind", "waiting"];
+const HEADER: [&str; 7] = ["id", "url", "health", "cursor", "behind", "waiting", "description"];
 const DELIVERIES: [&str; 6] = ["seq", "event", "state", "failures", "due", "last failure"];
 
-pub(crate) async fn run(command: Webhook) -> Result<()> {
+pub(crate) async fn run(command: Webhook) -> Result<ExitCode> {
     match command {
         Webhook::Create(args) => {
             let mut body = wanted(&args.wanted);
@@ -19,12 +22,12 @@ pub(crate) async fn run(command: Webhook) -> Result<()> {
             if let Some(after) = args.after {
                 body.insert("after".into(), json!(after));
             }
-            let client = Client::new(&args.remote.url)?;
+            let client = Client::of(&args.remote)?;
             let made: Value = client.post("/api/v1/webhooks", Some(&Value::Object(body))).await?;
             with_secret(&made, args.remote.json);
         }
         Webhook::List { remote } => {
-            let all: Value = Client::new(&remote.url)?.get("/api/v1/webhooks").await?;
+            let all: Value = Client::of(&remote)?.get("/api/v1/webhooks").await?;
             if remote.json {
                 output::json(&all);
             } else {
@@ -55,21 +58,21 @@ pub(crate) async fn run(command: Webhook) -> Result<()> {
         }
         Webhook::Enable(name) => answer(&name, Method::POST, "/enable", None).await?,
         Webhook::Disable(name) => answer(&name, Method::POST, "/disable", None).await?,
-        Webhook::Test(name) => test(&name).await?,
+        Webhook::Test(name) => return test(&name).await,
         Webhook::Deliveries(args) => deliveries(&args).await?,
         Webhook::Redeliver { webhook, seq } => {
             let row = ask(&webhook, Method::POST, &format!("/deliveries/{seq}/redeliver"), None).await?;
             if webhook.remote.json {
                 output::json(&row);
             } else {
-                println!("accepted: event {seq} ({}) is delivered again", text(&row, "event"));
+                println!("queued: event {seq} ({}) is delivered again", text(&row, "event"));
             }
         }
         Webhook::Replay { webhook, after } => {
             answer(&webhook, Method::POST, "/replay", Some(&json!({ "after": after }))).await?;
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What was given on the command line; the rest is left out.
@@ -92,7 +95,7 @@ fn wanted(given: &WebhookWanted) -> Map<String, Value> {
 
 async fn ask(name: &WebhookName, method: Method, then: &str, body: Option<&Value>) -> Result<Value> {
     let path = format!("/api/v1/webhooks/{}{then}", name.id);
-    Ok(Client::new(&name.remote.url)?.ask(method, &path, body).await?)
+    Ok(Client::of(&name.remote)?.ask(method, &path, body).await?)
 }
 
 /// Asks, and shows the webhook that comes back.
@@ -118,11 +121,12 @@ fn with_secret(webhook: &Value, json: bool) {
     );
 }
 
-async fn test(name: &WebhookName) -> Result<()> {
+async fn test(name: &WebhookName) -> Result<ExitCode> {
     let result = ask(name, Method::POST, "/test", None).await?;
+    let delivered = result["delivered"] == true;
     if name.remote.json {
         output::json(&result);
-    } else if result["delivered"] == true {
+    } else if delivered {
         println!(
             "delivered: the receiver answered {} after {} ms",
             text(&result, "status"),
@@ -131,7 +135,7 @@ async fn test(name: &WebhookName) -> Result<()> {
     } else {
         println!("not delivered: {}", text(&result, "failure"));
     }
-    Ok(())
+    Ok(if delivered { ExitCode::SUCCESS } else { Exit::NotDelivered.into() })
 }
 
 async fn deliveries(args: &WebhookDeliveries) -> Result<()> {
@@ -159,7 +163,7 @@ async fn deliveries(args: &WebhookDeliveries) -> Result<()> {
 }
 
 fn row(webhook: &Value) -> Vec<String> {
-    let fields = ["cursor", "behind", "waiting"];
+    let fields = ["cursor", "behind", "waiting", "description"];
     let mut row = vec![text(webhook, "id"), text(webhook, "url"), health(webhook)];
     row.extend(fields.iter().map(|field| text(webhook, field)));
     row
@@ -170,9 +174,9 @@ fn health(webhook: &Value) -> String {
         return coloured("disabled", Colour::Red);
     }
     if webhook["healthy"] == true {
-        coloured("well", Colour::Green)
+        coloured("healthy", Colour::Green)
     } else {
-        coloured("in trouble", Colour::Red)
+        coloured("failing", Colour::Red)
     }
 }
 
@@ -185,6 +189,9 @@ fn show(webhook: &Value) {
     };
     line("id", text(webhook, "id"));
     line("url", text(webhook, "url"));
+    if webhook["description"].as_str().is_some_and(|text| !text.is_empty()) {
+        line("description", text(webhook, "description"));
+    }
     line("events", list("events"));
     line("chains", list("chains"));
     line("signers", list("signers"));

@@ -1,10 +1,12 @@
 //! The configuration: `landfall.toml` and `LANDFALL_…` variables. One struct per component, defaults beside the keys.
 //!
-//! `reference.rs` has a sentence for each key; the page in `docs/` and the file that `landfall config` prints are made
-//! from it, and tests hold both to these structs.
+//! `reference.rs` has a sentence for each key; `printed.rs` makes the page in `docs/` and the file that `landfall config`
+//! prints from it, and tests hold both to these structs.
 
 mod env;
-pub(crate) mod reference;
+mod lease;
+pub(crate) mod printed;
+mod reference;
 mod webhooks;
 
 use std::collections::BTreeMap;
@@ -15,10 +17,11 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_chain::spec::{DataFeeKind, Finality, Spec};
-use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
+use landfall_core::settings::{Allocation, LaneSettings, OnUnknownSlots, TxLimits};
 use landfall_core::{Account, ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use lease::Lease;
 pub(crate) use webhooks::Webhooks;
 
 /// Everything.
@@ -103,6 +106,7 @@ pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) namespace: String,
     pub(crate) keep_finished_days: f64,
+    pub(crate) wait_s: u64,
 }
 
 impl Store {
@@ -126,6 +130,7 @@ impl Default for Store {
             url: "sqlite://landfall.db".to_owned(),
             namespace: "default".to_owned(),
             keep_finished_days: 90.0,
+            wait_s: 60,
         }
     }
 }
@@ -138,21 +143,7 @@ pub(crate) struct Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { name: "landfall".to_owned() }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Lease {
-    pub(crate) duration_s: u64,
-    pub(crate) renew_s: u64,
-    pub(crate) skew_s: u64,
-}
-
-impl Default for Lease {
-    fn default() -> Self {
-        Self { duration_s: 10, renew_s: 3, skew_s: 1 }
+        Self { name: crate::system::host_name() }
     }
 }
 
@@ -256,6 +247,8 @@ pub(crate) struct Chain {
     pub(crate) max_signed_ahead: u64,
     #[serde(default = "default::watch_depth")]
     pub(crate) watch_depth: u64,
+    #[serde(default = "default::witness_wait_s")]
+    pub(crate) witness_wait_s: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) approve_above_wei: Option<landfall_core::Wei>,
     #[serde(default = "default::reset_above_returned")]
@@ -284,6 +277,9 @@ mod default {
     }
     pub(super) fn watch_depth() -> u64 {
         64
+    }
+    pub(super) fn witness_wait_s() -> u64 {
+        600
     }
     pub(super) fn reset_above_returned() -> usize {
         64
@@ -343,6 +339,7 @@ pub(crate) struct Signer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) chains: Vec<u64>,
     pub(crate) allocation: Allocation,
+    pub(crate) on_unknown_slots: OnUnknownSlots,
 }
 
 /// `rpc = "…"` means one; commas part several, as an environment variable needs.
@@ -378,7 +375,10 @@ impl Config {
         let mut table: toml::Table = text.parse()?;
         env::overlay(&mut table, vars)?;
         fill_in_specs(&mut table)?;
-        let config: Self = table.try_into()?;
+        let mut config: Self = table.try_into()?;
+        if config.node.name.is_empty() {
+            config.node = Node::default();
+        }
         config.check()?;
         Ok(config)
     }
@@ -402,7 +402,7 @@ impl Config {
             let asks = self.chain.iter().filter(here).find(|chain| chain.approve_above_wei.is_some());
             if let (Allocation::Admission, Some(chain)) = (signer.allocation, asks) {
                 bail!(
-                    "a signer hands out slots at admission, and chain {} asks a person about large values: a slot \
+                    "a signer assigns nonces at admission, and chain {} asks a person about large values: a nonce \
                      cannot wait for a person. Leave out approve_above_wei, or use allocation = \"dispatch\"",
                     chain.id
                 );
@@ -439,14 +439,9 @@ impl Config {
             bail!("server.max_listeners must be above 0");
         }
         self.webhooks.check()?;
-        let Lease { duration_s, renew_s, skew_s } = self.lease;
-        if renew_s == 0 || renew_s >= duration_s.div_ceil(2) || skew_s >= duration_s {
-            bail!(
-                "lease.renew_s must be at least 1 and under half of lease.duration_s, and lease.skew_s below it"
-            );
-        }
+        self.lease.check()?;
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
-        if !is_plain(&self.node.name) || self.node.name.is_empty() {
+        if !is_plain(&self.node.name) {
             bail!("node.name is {:?}; use letters, digits and dashes", self.node.name);
         }
         let advertise = &self.server.advertise;
@@ -486,6 +481,7 @@ impl Chain {
             checks: false,
             max_signed_ahead: default::max_signed_ahead(),
             watch_depth: default::watch_depth(),
+            witness_wait_s: default::witness_wait_s(),
             approve_above_wei: None,
             reset_above_returned: default::reset_above_returned(),
             request_timeout_ms: default::request_timeout_ms(),
@@ -535,6 +531,22 @@ impl Chain {
         Ok(())
     }
 
+    /// Keys that are set to what holds for chains nobody knows, although more is known of this one: copied from an
+    /// example for another chain, most likely.
+    pub(crate) fn generic_keys(&self) -> Result<Vec<String>> {
+        let table = |spec: &Spec| toml::Table::try_from(spec);
+        let (set, known, usual) =
+            (table(&self.spec)?, table(&Spec::of(ChainId(self.id))?)?, table(&Spec::unlisted()?)?);
+        let copied = set
+            .iter()
+            .filter(|(key, value)| known.get(*key) != Some(*value) && usual.get(*key) == Some(*value));
+        let sentence = |(key, value): (&String, &toml::Value)| {
+            let known = known.get(key).map_or_else(String::new, ToString::to_string);
+            format!("{key} is {value}, and {known} is known to fit")
+        };
+        Ok(copied.map(sentence).collect())
+    }
+
     pub(crate) fn lane_settings(&self) -> LaneSettings {
         let spec = &self.spec;
         LaneSettings {
@@ -553,6 +565,7 @@ impl Chain {
             checks: self.checks,
             max_signed_ahead: self.max_signed_ahead,
             watch_depth: self.watch_depth,
+            witness_wait: (self.witness_wait_s > 0).then(|| Duration::from_secs(self.witness_wait_s)),
             approve_above: self.approve_above_wei,
             reset_above_returned: Some(self.reset_above_returned),
             gas_headroom_percent: spec.gas_headroom_percent,
@@ -655,6 +668,19 @@ mod tests {
         assert!(changed.lane_settings().gapless);
     }
 
+    #[test]
+    fn a_key_copied_from_another_chain_is_named_and_one_that_was_thought_about_is_not() {
+        let chain = |id: u64, more: &str| {
+            let text = format!("[[chain]]\nid = {id}\nrpc = \"http://127.0.0.1:1\"\n{more}");
+            parse(&text, &[]).unwrap().chain.remove(0).generic_keys().unwrap()
+        };
+        let copied = chain(137, "min_tip_wei = 1\nfinality = 20\npoll_ms = 500");
+        assert_eq!(copied.len(), 2, "{copied:?}");
+        assert!(copied.iter().any(|key| key.starts_with("min_tip_wei is 1, and 25000000000 ")), "{copied:?}");
+        assert_eq!(chain(137, "min_tip_wei = 30000000000\nfinality = 3"), [""; 0]);
+        assert_eq!(chain(31_337, "finality = 20"), [""; 0]);
+    }
+
     // covers: L1, L4
     #[test]
     fn thresholds_checks_and_depth_reach_the_lanes() {
@@ -673,6 +699,12 @@ mod tests {
         let settings = parse(SMALL, &[]).unwrap().chain[0].lane_settings();
         assert_eq!((settings.low_balance, settings.max_spend_per_day), (None, None));
         assert_eq!((settings.checks, settings.watch_depth), (false, LaneSettings::default().watch_depth));
+        assert_eq!(settings.witness_wait, Some(Duration::from_secs(600)));
+        let wait = |text| {
+            let asked = [("LANDFALL_CHAIN__0__WITNESS_WAIT_S", text)];
+            parse(SMALL, &asked).unwrap().chain[0].lane_settings().witness_wait
+        };
+        assert_eq!((wait("0"), wait("5")), (None, Some(Duration::from_secs(5))));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A sentence for each key, and the page and example file made from them.
+//! A sentence for each key. `printed.rs` makes the example file and the page of them.
 
 /// One key.
 pub(crate) struct Key {
@@ -10,7 +10,7 @@ pub(crate) struct Key {
     /// The key is commented out in the example.
     pub(crate) optional: bool,
     /// The default is what is known of the chain by its id.
-    by_chain: bool,
+    pub(crate) by_chain: bool,
 }
 
 const fn key(path: &'static str, value: &'static str, sentence: &'static str) -> Key {
@@ -74,8 +74,21 @@ pub(crate) const KEYS: &[Key] = &[
         "90.0",
         "How long the history of a finished transaction is kept; its id, key and end stay for ever. 0: all for ever.",
     ),
-    key("node.name", "\"landfall\"", "A readable name in leases and logs, such as env-region-pod-instance."),
-    key("lease.duration_s", "10", "How long this process owns its lanes without renewing."),
+    key(
+        "store.wait_s",
+        "60",
+        "How long a start waits, in seconds, for a PostgreSQL that is not there yet or is starting. A refused login is not waited for.",
+    ),
+    key(
+        "node.name",
+        "\"\"",
+        "A readable name in leases and logs, such as env-region-pod-instance. Empty: the name of the machine.",
+    ),
+    key(
+        "lease.duration_s",
+        "10",
+        "How long this process owns its lanes without renewing, in seconds; 2.5 is a number too.",
+    ),
     key("lease.renew_s", "3", "How often it renews; under half of the duration."),
     key("lease.skew_s", "1", "How long before the end it stops acting."),
     key(
@@ -149,19 +162,19 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.resubmit_after_s",
         "60",
-        "After this time the same bytes are sent again, and the lowest slot is re-priced if it stalled.",
+        "After this time the same bytes are sent again, and the lowest nonce is re-priced if it stalled.",
     ),
     key("chain.bump_percent", "20", "How much a re-price adds at least; nodes ask for 10."),
     key("chain.max_fee_gwei", "500", "The ceiling of maxFeePerGas for any attempt."),
     key(
         "chain.max_spend_per_day_eth",
         "0.0",
-        "The most that the fees of one lane may come to in a day (UTC), in ether: beyond it no slot is handed out and nothing is re-priced, but cancels go on. 0: no budget.",
+        "The most that the fees of one lane may come to in a day (UTC, by block time), in ether: beyond it no nonce is assigned and nothing is re-priced, but cancels go on. 0: no budget.",
     ),
     key(
         "chain.low_balance_eth",
         "0.0",
-        "At or below this balance, in ether, a lane writes down that it has little; 0: only when a transaction that waits needs more.",
+        "At or below this balance, in ether, `lane.low_balance` is emitted; 0: only when a transaction that waits needs more.",
     ),
     key(
         "chain.checks",
@@ -171,7 +184,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.watch_depth",
         "64",
-        "Where the chain has no finalized block: how many blocks after its end a transaction's slot is still watched, in case the chain takes back more than was called final.",
+        "Where the chain has no finalized block: how many blocks after its end a transaction's nonce is still watched, in case the chain takes back more than was called final; and how deep the block of another program's transaction must lie before ours, whose nonce it took, is queued again or fails.",
+    ),
+    key(
+        "chain.witness_wait_s",
+        "600",
+        "With two or more endpoints nothing becomes final before two have shown the block that makes it so. After this time without a second one the word of one is enough, unless two disagree, and that is said of what became final so; 0: never.",
     ),
     optional(
         "chain.approve_above_wei",
@@ -181,12 +199,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.max_signed_ahead",
         "1000",
-        "How many slots may be signed and not mined, for signers whose allocation is \"admission\".",
+        "How many nonces may be signed and not mined, for signers whose allocation is \"admission\".",
     ),
     key(
         "chain.reset_above_returned",
         "64",
-        "More slots than this given back without bytes make a lane reset itself.",
+        "More free nonces than this (given back without signed bytes) make a lane reset itself.",
     ),
     key("chain.request_timeout_ms", "10000", "How long one request to an endpoint may take."),
     key(
@@ -201,12 +219,12 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     by_chain("chain.tags", "true", "Nodes know the safe and finalized blocks."),
     by_chain("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
-    by_chain("chain.max_in_flight", "16", "How many slots of a lane may be out at once."),
+    by_chain("chain.max_in_flight", "16", "How many nonces of a lane may be in flight at once."),
     by_chain("chain.delegated_in_flight", "1", "The same for an account with delegated code (EIP-7702)."),
     by_chain(
         "chain.mempool",
         "true",
-        "Nodes keep what cannot be mined yet; if false, a slot is sent only when every lower one was taken.",
+        "Nodes keep what cannot be mined yet; if false, a nonce is sent only when every lower one was taken.",
     ),
     by_chain("chain.tips", "true", "Tips matter; if false, none are looked up or offered."),
     by_chain("chain.min_tip_wei", "1", "The smallest tip that is offered: nodes refuse less."),
@@ -261,126 +279,10 @@ pub(crate) const KEYS: &[Key] = &[
         "When a transaction gets its nonce: \"dispatch\", when it can go out; or \"admission\", before its 202, which only \
          the lane's owner then gives.",
     ),
+    key(
+        "signer.on_unknown_slots",
+        "\"hold\"",
+        "When the chain has used nonces that this store does not know and that may be its own: \"hold\" until somebody resumes the lane, \
+         or \"adopt\" them once they are final and none of them does what a waiting transaction is to do.",
+    ),
 ];
-
-fn section(path: &str) -> &str {
-    path.split('.').next().unwrap_or_default()
-}
-
-fn is_list(section: &str) -> bool {
-    matches!(section, "chain" | "signer")
-}
-
-/// The commented example file.
-pub(crate) fn example() -> String {
-    let mut text = String::from(
-        "# Landfall's configuration: every key with its default.\n\
-         # Each can also be set as a variable: LANDFALL_SERVER__LISTEN, LANDFALL_CHAIN__0__RPC, …\n",
-    );
-    let mut current = "";
-    for key in KEYS {
-        let section = section(key.path);
-        if section != current {
-            current = section;
-            text.push_str(&if is_list(section) {
-                format!("\n[[{section}]]\n")
-            } else {
-                format!("\n[{section}]\n")
-            });
-        }
-        let name = key.path.rsplit('.').next().unwrap_or_default();
-        let mark = if key.optional { "# " } else { "" };
-        text.push_str(&format!("# {}\n{mark}{name} = {}\n", key.sentence, key.value));
-    }
-    text
-}
-
-/// The page in `docs/`.
-pub(crate) fn page() -> String {
-    let mut text = String::from(
-        "# Configuration\n\n\
-         `landfall serve` reads `landfall.toml`, or the file named by `--config`. Every key can also be set as an\n\
-         environment variable: `LANDFALL_` and the path in capitals, its steps parted by two underscores, entries of\n\
-         lists by their number (`LANDFALL_CHAIN__0__RPC`; several URLs parted by commas). A variable wins over the file.\n\
-         A key that Landfall does not know is an error.\n\n\
-         This page is made from the code: `landfall config --markdown > docs/configuration.md`. `landfall config` prints\n\
-         the same as a commented file.\n\n\
-         Keys marked *by chain* have the default that is known of the chain by its id\n\
-         ([crates/chain/specs/chains.toml](../crates/chain/specs/chains.toml)); shown is that of chain 31337, and of chains\n\
-         that are not listed there.\n",
-    );
-    let mut current = "";
-    for key in KEYS {
-        let section = section(key.path);
-        if section != current {
-            current = section;
-            let title = if is_list(section) { format!("[[{section}]]") } else { format!("[{section}]") };
-            text.push_str(&format!(
-                "\n## `{title}`\n\n| key | default or example | what it does |\n|---|---|---|\n"
-            ));
-        }
-        let name = key.path.rsplit('.').next().unwrap_or_default();
-        let note = match (key.optional, key.by_chain) {
-            (true, _) => " (optional)",
-            (false, true) => " (by chain)",
-            (false, false) => "",
-        };
-        text.push_str(&format!("| `{name}`{note} | `{}` | {} |\n", key.value, key.sentence));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Config, Signer};
-
-    #[test]
-    fn the_example_parses_and_says_the_defaults() {
-        let config = Config::parse(&example(), std::iter::empty()).unwrap();
-        assert_eq!((config.server, config.store), Default::default());
-        assert_eq!(config.webhooks, Default::default());
-        assert_eq!((config.node, config.lease, config.metrics), Default::default());
-        let minimal = "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:8545\"";
-        assert_eq!(config.chain, Config::parse(minimal, std::iter::empty()).unwrap().chain);
-    }
-
-    #[test]
-    fn every_key_has_a_sentence_and_no_other_has() {
-        let signer = Signer {
-            address: Some(
-                "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().map(landfall_core::Account).unwrap(),
-            ),
-            private_key_env: Some(String::new()),
-            keystore: Some("k".into()),
-            password_env: Some(String::new()),
-            password_file: Some("p".into()),
-            mnemonic_env: Some(String::new()),
-            index: Some(0),
-            chains: vec![31337],
-            allocation: landfall_core::settings::Allocation::Dispatch,
-        };
-        let mut config = Config::parse(&example(), std::iter::empty()).unwrap();
-        config.signer = vec![signer];
-        config.chain[0].approve_above_wei = Some(landfall_core::Wei::default());
-        let table = toml::Table::try_from(&config).unwrap();
-        let mut paths = Vec::new();
-        for (section, value) in &table {
-            let entries = match value {
-                toml::Value::Array(list) => list[0].as_table().unwrap(),
-                other => other.as_table().unwrap(),
-            };
-            paths.extend(entries.keys().map(|name| format!("{section}.{name}")));
-        }
-        let mut documented: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).collect();
-        paths.sort();
-        documented.sort();
-        assert_eq!(paths, documented);
-    }
-
-    #[test]
-    fn the_page_in_docs_is_the_one_the_code_makes() {
-        let committed = include_str!("../../../../docs/configuration.md");
-        assert_eq!(committed, page(), "run: landfall config --markdown > docs/configuration.md");
-    }
-}

@@ -54,6 +54,8 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
         (Method::GET, "/api/v1/api-keys".to_owned(), Some("admin")),
         (Method::DELETE, format!("/api/v1/api-keys/{key}"), Some("admin")),
         (Method::GET, "/api/v1/audit".to_owned(), Some("admin")),
+        (Method::GET, "/api/v1/store".to_owned(), Some("viewer")),
+        (Method::POST, "/api/v1/store/accept".to_owned(), Some("admin")),
         (Method::GET, EVENTS.to_owned(), Some("viewer")),
         (Method::GET, format!("/rpc/{CHAIN_ID}"), Some("viewer")),
         (Method::POST, format!("/rpc/{CHAIN_ID}"), Some("viewer")),

@@ -70,6 +70,7 @@ async fn compare(api: &Api, chain: &Chain, ids: &BTreeMap<u64, String>) -> BTree
                 assert_eq!(landed.hash, text(tx, "hash"), "{tx:#}");
                 let replaced = number_of(landed).unwrap() >= REPLACED;
                 assert_eq!(tx["wonVersion"] == 2, replaced, "the chain took {landed:?}: {tx:#}");
+                assert_eq!(text(&tx["payload"], "data"), landed.input, "what landed is shown: {tx:#}");
             }
             ("cancelled" | "expired" | "failed", None) => {
                 if let Some(nonce) = tx["nonce"].as_u64() {

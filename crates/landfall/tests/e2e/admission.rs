@@ -123,7 +123,7 @@ async fn a_node_that_is_not_the_owner_names_the_owner_and_stores_nothing() {
             node: name.to_owned(),
             store_url: database.url.clone(),
             store: namespace,
-            lease: (3, 1, 1),
+            lease: (3.0, 1.0, 1.0),
             ..Settings::default()
         };
         let url = chain.url();

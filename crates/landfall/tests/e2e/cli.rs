@@ -126,7 +126,7 @@ async fn transactions_and_lanes_are_sent_shown_and_steered_from_the_command_line
     assert!(!cli(&["tx", "list", "--state", "failed"]).await.good().contains(&id));
 
     let lanes = cli(&["lane", "list"]).await;
-    assert!(lanes.good().contains(&signer(0)) && lanes.stdout.contains("well"), "{}", lanes.stdout);
+    assert!(lanes.good().contains(&signer(0)) && lanes.stdout.contains("healthy"), "{}", lanes.stdout);
     assert_eq!(cli(&["lane", "list", "--json"]).await.json()["items"][0]["nextNonce"], 1);
     let lane = cli(&["lane", "show", "31337", &signer(0)]).await;
     assert!(lane.good().contains("next nonce   1"), "{}", lane.stdout);
@@ -139,21 +139,21 @@ async fn transactions_and_lanes_are_sent_shown_and_steered_from_the_command_line
     let held = cli(&["tx", "send", "--to", RECEIVER, "--json"]).await.json();
     cli(&["tx", "cancel", &text(&held, "txId"), "--json"]).await.json();
     // Not confirmed: the code says so.
-    cli(&["tx", "watch", &text(&held, "txId")]).await.bad(1, "cancelled");
+    cli(&["tx", "watch", &text(&held, "txId")]).await.bad(3, "cancelled");
     cli(&["tx", "cancel", &text(&held, "txId")]).await.bad(1, "already_final");
     cli(&["lane", "resume", "31337", &signer(0)]).await.good();
 
     // Failures: a sentence and a code.
     let nobody = "00000000-0000-7000-8000-000000000000";
-    cli(&["tx", "get", nobody]).await.bad(1, "not_found");
+    cli(&["tx", "get", nobody]).await.bad(4, "not_found");
     cli(&["tx", "send", "--to", "me"]).await.bad(1, "bad_address");
-    cli(&["tx", "send", "--to", RECEIVER, "--value", "much"]).await.bad(1, "error: ");
-    cli(&["tx", "send", "--to", RECEIVER, "--signer", &signer(5)]).await.bad(1, "no lane fits");
-    cli(&["lane", "show", "1", &signer(0)]).await.bad(1, "not_found");
+    cli(&["tx", "send", "--to", RECEIVER, "--value", "much"]).await.bad(2, "1.5ether");
+    cli(&["tx", "send", "--to", RECEIVER, "--signer", &signer(5)]).await.bad(4, "no lane fits");
+    cli(&["lane", "show", "1", &signer(0)]).await.bad(4, "not_found");
     cli(&["tx", "dance"]).await.bad(2, "unrecognized subcommand");
     let nowhere = format!("http://127.0.0.1:{}", free_port());
     let silent = landfall(server.folder(), &["tx", "list", "--url", &nowhere]).await;
-    silent.bad(1, "no server answers at");
+    silent.bad(6, "no server answers at");
     landfall(server.folder(), &["--help"]).await.good();
     landfall(server.folder(), &["--version"]).await.good();
 }

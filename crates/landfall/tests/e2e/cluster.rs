@@ -14,7 +14,7 @@ use crate::support::{Answer, Database, Nodes, own_database, pass, signal, text, 
 
 const LANES: u64 = 8;
 /// Seconds: how long a lease lasts, when it is renewed, the skew.
-const LEASE: (u64, u64, u64) = (3, 1, 1);
+const LEASE: (f64, f64, f64) = (3.0, 1.0, 1.0);
 /// In the pool when a fault strikes.
 const IN_FLIGHT: u64 = 1_000;
 

@@ -155,7 +155,13 @@ fn three_nodes_in_compose_share_a_database_and_differ_in_name() {
         nodes.iter().map(|node| node["environment"][key].as_str().unwrap()).collect()
     };
     assert_eq!(of("LANDFALL_NODE__NAME").len(), 3);
-    assert_eq!(of("LANDFALL_STORE__URL").len(), 1);
+    // The same on all: also what webhooks' secrets are derived from, and which chain it is that the endpoint shows.
+    for shared in
+        ["LANDFALL_STORE__URL", "LANDFALL_WEBHOOK_SECRET", "LANDFALL_CHAIN__0__ID", "LANDFALL_CHAIN__0__RPC"]
+    {
+        assert_eq!(of(shared).len(), 1, "{shared}");
+    }
+    assert!(!text("deploy/docker/landfall.toml").contains("31337"), "the id belongs to the endpoint");
     for node in nodes {
         let check = node["healthcheck"]["test"].to_string();
         assert!(check.contains(":8645/health/ready"), "{check}");
@@ -186,6 +192,11 @@ fn the_manifest_for_kubernetes_runs_three_nodes_of_which_two_stay() {
     assert_eq!(container["ports"][0]["containerPort"], 8645);
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/health/live");
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/health/ready");
+    let names: BTreeSet<&str> =
+        container["env"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    for name in ["LANDFALL_WEBHOOK_SECRET", "LANDFALL_CHAIN__0__ID", "LANDFALL_CHAIN__0__RPC"] {
+        assert!(names.contains(name), "{name}");
+    }
     // No secret is written down: the URL and the keys come from the secret.
     for variable in container["env"].as_array().unwrap() {
         let source = &variable["valueFrom"];
@@ -225,7 +236,11 @@ struct Start {
 fn starts() -> Vec<Start> {
     let unit = text("deploy/systemd/landfall.service");
     let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-    let by_unit = value("ExecStart=").split_whitespace().skip(1).map(str::to_owned).collect();
+    // The service's user may not read what root keeps: the file is handed over under a name.
+    let (handed, file) = value("LoadCredential=").split_once(':').unwrap();
+    let under = format!("${{CREDENTIALS_DIRECTORY}}/{handed}");
+    let by_unit =
+        value("ExecStart=").split_whitespace().skip(1).map(|word| word.replace(&under, file)).collect();
     let name = value("Environment=").split('=').next().unwrap().to_owned();
 
     let image = text("deploy/docker/Dockerfile");
@@ -256,12 +271,15 @@ async fn the_program_is_started_with_flags_and_settings_that_it_knows() {
         for name in variables.iter().filter(|name| name.starts_with("LANDFALL_")) {
             let value = match name.as_str() {
                 "LANDFALL_CHAIN__0__RPC" => "http://127.0.0.1:1",
+                "LANDFALL_CHAIN__0__ID" => "137",
                 "LANDFALL_STORE__URL" => "postgres://landfall:x@127.0.0.1:1/landfall",
                 _ => "some-value",
             };
             command.env(name, value);
         }
         command.env("LANDFALL_STORE__URL", "postgres://landfall:x@127.0.0.1:1/landfall");
+        command.env("LANDFALL_STORE__WAIT_S", "0").env("LANDFALL_CHAIN__0__RPC", "http://127.0.0.1:1");
+        command.env("LANDFALL_CHAIN__0__ID", "137");
         command.env("KEY_A", account(0).key.to_string());
         run(command)
     };

@@ -224,7 +224,7 @@ async fn grpc_asks_for_the_same_keys() {
         message_request: Some(MessageRequest::ListServices(String::new())),
         ..Default::default()
     };
-    let mut reflection = ServerReflectionClient::new(channel);
+    let mut reflection = ServerReflectionClient::new(channel.clone());
     let mut answers =
         reflection.server_reflection_info(futures::stream::iter([ask])).await.unwrap().into_inner();
     let answer = answers.message().await.unwrap().unwrap().message_response;
@@ -235,6 +235,27 @@ async fn grpc_asks_for_the_same_keys() {
     {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
+    // Tools that ask by the older name get the same.
+    use tonic_reflection::pb::v1alpha;
+    let ask = v1alpha::ServerReflectionRequest {
+        message_request: Some(
+            v1alpha::server_reflection_request::MessageRequest::ListServices(String::new()),
+        ),
+        ..Default::default()
+    };
+    let mut older = v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
+    let mut answers = older.server_reflection_info(futures::stream::iter([ask])).await.unwrap().into_inner();
+    let answer = answers.message().await.unwrap().unwrap().message_response;
+    let Some(v1alpha::server_reflection_response::MessageResponse::ListServicesResponse(list)) = answer
+    else {
+        panic!("{answer:?}")
+    };
+    let same: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
+    // Each names itself.
+    let others = |names: Vec<String>| -> Vec<String> {
+        names.into_iter().filter(|name| !name.starts_with("grpc.reflection.")).collect()
+    };
+    assert_eq!(others(same), others(names));
 }
 
 #[tokio::test]

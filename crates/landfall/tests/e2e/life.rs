@@ -60,7 +60,7 @@ async fn a_transaction_goes_from_accepted_to_confirmed_and_its_journal_tells_how
     chain.mine(1).await;
     let mined = api.until_state(&id, "mined").await;
     assert_eq!(mined["confirmations"], 0);
-    assert!(text(&mined, "stuckReason").contains("not final yet"), "{mined}");
+    assert!(text(&mined, "stuckReason").contains("0 of 2 confirmations"), "{mined}");
     let on_chain = chain.receipt(&text(&mined, "hash")).await;
     let receipt = &mined["receipt"];
     assert_eq!(receipt["blockHash"], on_chain["blockHash"]);

@@ -132,7 +132,7 @@ async fn a_store_with_everything_under_way_is_moved_through_kills_and_each_trans
     let database = Cluster::start(landfall_pgtest::Settings::default()).unwrap();
     let url = database.url();
     let chain = Chain::without_mining().await;
-    let settings = Settings { signers: 4, max_in_flight: 4, lease: (4, 1, 1), ..Settings::default() };
+    let settings = Settings { signers: 4, max_in_flight: 4, lease: (4.0, 1.0, 1.0), ..Settings::default() };
     let forgetful = Settings { store: "keep_finished_days = 0.00002", ..settings.clone() };
     let mut server = Server::start(&chain.url(), forgetful).await;
     let removed = one_of_long_ago(&mut server, &chain).await;

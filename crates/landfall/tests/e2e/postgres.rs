@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Chain, RECEIVER, Server, Settings, marker, number_of, signer, submission};
 
 fn on(url: String) -> Settings {
-    Settings { store_url: url, lease: (4, 1, 1), ..Settings::default() }
+    Settings { store_url: url, lease: (4.0, 1.0, 1.0), ..Settings::default() }
 }
 
 fn marked(number: u64) -> serde_json::Value {
@@ -53,7 +53,8 @@ async fn a_server_on_postgres_lands_transactions_through_restarts_of_itself_and_
 #[tokio::test]
 async fn a_database_that_cannot_be_reached_is_said_in_words() {
     let chain = Chain::without_mining().await;
-    let server = Server::prepare(&chain.url(), &on("postgres://me:s3cret@127.0.0.1:1/landfall".to_owned()));
+    let nowhere = on("postgres://me:s3cret@127.0.0.1:1/landfall".to_owned());
+    let server = Server::prepare(&chain.url(), &Settings { store: "wait_s = 0", ..nowhere });
     let output = server.run_to_end().await;
     assert_eq!(output.code, Some(1));
     assert!(

@@ -10,14 +10,14 @@ use tokio_tungstenite::tungstenite::Message;
 use super::support::{Api, CHAIN_ID, Chain, RECEIVER, Server, Settings, signer, text, until};
 
 /// A caller of the door.
-struct Rpc<'a>(&'a Api);
+pub(super) struct Rpc<'a>(pub(super) &'a Api);
 
-fn path() -> String {
+pub(super) fn path() -> String {
     format!("/rpc/{CHAIN_ID}")
 }
 
 impl Rpc<'_> {
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         let answer = self.0.post(&path(), &body).await.expect(200);
         assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(7)), "{answer}");
@@ -30,12 +30,12 @@ impl Rpc<'_> {
         answer["result"].clone()
     }
 
-    async fn get(&self, method: &str, params: Value) -> Value {
+    pub(super) async fn get(&self, method: &str, params: Value) -> Value {
         Self::result(self.ask(method, params).await)
     }
 
     /// The error's code, Landfall's own code, and the message.
-    async fn fail(&self, method: &str, params: Value) -> (i64, String, String) {
+    pub(super) async fn fail(&self, method: &str, params: Value) -> (i64, String, String) {
         let answer = self.ask(method, params).await;
         let error = answer.get("error").unwrap_or_else(|| panic!("{method} should fail: {answer}"));
         (error["code"].as_i64().unwrap(), text(&error["data"], "code"), text(error, "message"))
@@ -46,7 +46,7 @@ impl Rpc<'_> {
         sent.as_str().unwrap().to_owned()
     }
 
-    async fn until_receipt(&self, hash: &str) -> Value {
+    pub(super) async fn until_receipt(&self, hash: &str) -> Value {
         until(format!("{hash} has a receipt"), async || {
             let receipt = self.get("eth_getTransactionReceipt", json!([hash])).await;
             (!receipt.is_null()).then_some(receipt)
@@ -63,7 +63,7 @@ fn payment(value: u64) -> Value {
     json!({ "from": signer(0), "to": RECEIVER, "value": format!("{value:#x}") })
 }
 
-fn number(value: &Value) -> u64 {
+pub(super) fn number(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 

@@ -34,7 +34,7 @@ async fn a_transaction_below_the_base_fee_says_so_is_re_priced_and_lands_once() 
         (text(&tx, "state") == "mined" || text(&tx, "state") == "confirmed").then_some(())
     })
     .await;
-    assert!(said.starts_with("slot 0 is ") && said.contains(" gwei under the base fee"), "{said:?}");
+    assert!(said.starts_with("nonce 0 is ") && said.contains(" gwei under the base fee"), "{said:?}");
     chain.mine(2).await;
     let done = api.until_state(&id, "confirmed").await;
     let attempts = done["attempts"].as_array().unwrap();

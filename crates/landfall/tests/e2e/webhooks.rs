@@ -498,7 +498,7 @@ async fn the_command_line_makes_shows_tests_and_replays() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_node_goes_on_when_the_one_that_delivers_is_killed() {
     let database = Database::any();
-    let mut nodes = Nodes::start(2, &database.url, 2, (3, 1, 1)).await;
+    let mut nodes = Nodes::start(2, &database.url, 2, (3.0, 1.0, 1.0)).await;
     nodes.chain.mine_every(1).await;
     let receiver = Receiver::start().await;
     let id = subscribe(nodes.api(0), &receiver, json!({})).await;

@@ -5,7 +5,7 @@ use landfall_core::transaction::Terms;
 use landfall_core::{ContentVersion, Slot};
 use serde_json::{Map, Value};
 
-use super::fields::Fields;
+use super::fields::{Fields, wrong_type};
 use super::submission::{choice, options, payload};
 use crate::problem::{Code, Problem};
 
@@ -61,6 +61,18 @@ pub(crate) fn retry(value: Value) -> Result<Option<Options>, Problem> {
     Ok(given)
 }
 
+/// `{despitePool?}`.
+pub(crate) fn acceptance(value: Value) -> Result<bool, Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let despite_pool = match fields.take("despitePool") {
+        None => false,
+        Some(Value::Bool(given)) => given,
+        Some(other) => return Err(wrong_type("despitePool", "true or false", &other)),
+    };
+    fields.finish()?;
+    Ok(despite_pool)
+}
+
 /// `{from, to}`, both ends included.
 pub(crate) fn range(value: Value, most: u64) -> Result<(Slot, Slot), Problem> {
     let mut fields = Fields::of(value, "")?;
@@ -74,7 +86,7 @@ pub(crate) fn range(value: Value, most: u64) -> Result<(Slot, Slot), Problem> {
         return Err(Problem::at(Code::BadValue, "to", format!("to is {to}, below from, {from}")));
     }
     if to - from >= most {
-        return Err(Problem::at(Code::BadValue, "to", format!("at most {most} slots are filled at once")));
+        return Err(Problem::at(Code::BadValue, "to", format!("at most {most} nonces are filled at once")));
     }
     Ok((Slot(from), Slot(to)))
 }

@@ -58,13 +58,15 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route_service(&path(&trades), trades)
         .route_service(&path(&lanes), lanes)
         .route_service(&path(&health), health);
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIBED)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
-    match reflection {
-        Ok(reflection) => router.route_service(&path(&reflection), reflection),
-        Err(error) => {
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIBED)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Many tools ask by the older name only.
+    match (described().build_v1(), described().build_v1alpha()) {
+        (Ok(now), Ok(before)) => router.route_service(&path(&now), now).route_service(&path(&before), before),
+        (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "gRPC reflection is not served");
             router
         }

@@ -55,6 +55,7 @@ pub struct Metrics {
     new_forks: IntCounterVec,
     tx_reorged: IntCounterVec,
     deep_reorgs: IntCounterVec,
+    single_witness: IntCounterVec,
     lease_acquired: IntCounterVec,
     lease_fenced: IntCounterVec,
     renewals: IntCounterVec,
@@ -115,6 +116,7 @@ impl Metrics {
             new_forks: counter(NEW_FORKS)?,
             tx_reorged: counter(TX_REORGED)?,
             deep_reorgs: counter(DEEP_REORGS)?,
+            single_witness: counter(SINGLE_WITNESS_TX)?,
             lease_acquired: counter(LEASE_ACQUIRED)?,
             lease_fenced: counter(LEASE_FENCED)?,
             renewals: counter(RENEWALS)?,
@@ -157,7 +159,8 @@ impl Metrics {
         }
         for chain in chains {
             let chain = chain.to_string();
-            for counter in [&self.resubmits, &self.new_forks, &self.tx_reorged, &self.deep_reorgs] {
+            let by_chain = [&self.resubmits, &self.new_forks, &self.tx_reorged, &self.deep_reorgs];
+            for counter in by_chain.into_iter().chain([&self.single_witness]) {
                 add(counter, &[&chain], 0);
             }
             for kind in [Signed::First, Signed::Again, Signed::NoOp] {
@@ -213,6 +216,7 @@ impl Metrics {
         levels.set(LANES_IN_TROUBLE, &[], gauges.lanes_in_trouble as f64);
         levels.set(WRITES_WAITING, &[], gauges.writes_waiting as f64);
         levels.set(SESSION_LIVE, &[], flag(gauges.session_is_live));
+        levels.set(STORE_OLDER, &[], flag(gauges.store_is_older));
         levels.set(LISTENERS, &[], self.listeners.load(Ordering::Relaxed) as f64);
         for webhook in self.webhooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let labels = [webhook.webhook.as_str()];
@@ -244,6 +248,11 @@ impl Metrics {
             if let Some(head) = chain.head {
                 levels.set(CHAIN_HEAD, &[&id], head as f64);
             }
+            if let Some(witnessed) = chain.witnessed {
+                levels.set(CHAIN_WITNESSED, &[&id], witnessed as f64);
+            }
+            levels.set(CHAIN_SINGLE_WITNESS, &[&id], flag(chain.single_witness));
+            levels.set(CHAIN_DISAGREE, &[&id], flag(chain.disagree));
             if let Some(age) = gauges.head_ages.get(&chain.id) {
                 levels.set(CHAIN_HEAD_AGE, &[&id], age.as_secs_f64());
             }
@@ -311,6 +320,7 @@ impl Meter for Metrics {
             Fact::NewFork { chain } => add(&self.new_forks, &[&chain.to_string()], 1),
             Fact::Reorged { chain } => add(&self.tx_reorged, &[&chain.to_string()], 1),
             Fact::DeepReorg { chain } => add(&self.deep_reorgs, &[&chain.to_string()], 1),
+            Fact::SingleWitness { chain } => add(&self.single_witness, &[&chain.to_string()], 1),
             Fact::Settled { chain, how } => add(&self.settled, &[&chain.to_string(), settled(how)], 1),
             Fact::Group { writes, rows, took } => {
                 observe(&self.group_writes, &[], writes as f64);

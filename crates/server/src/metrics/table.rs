@@ -72,15 +72,15 @@ metrics! {
 
     LANES_RUNNING = gauge("landfall_lanes_running", &[], "Lanes that this node runs.");
     LANES_IN_TROUBLE = gauge("landfall_lanes_in_trouble", &[], "Lanes that should run here and cannot be loaded or written.");
-    LANE_WAITING = gauge("landfall_lane_waiting", LANE, "Transactions that wait for a slot.");
+    LANE_WAITING = gauge("landfall_lane_waiting", LANE, "Transactions that wait for a nonce.");
     LANE_OLDEST = gauge("landfall_lane_oldest_waiting_seconds", LANE, "How long the oldest waiting transaction has waited; 0 if none waits.");
     LANE_SIGNED = gauge("landfall_lane_signed", LANE, "Slots with stored bytes that no node is known to have taken.");
     LANE_OUT = gauge("landfall_lane_out", LANE, "Slots whose bytes a node took, and that are in no block.");
     LANE_MINED = gauge("landfall_lane_mined", LANE, "Slots in a block that is not final.");
     LANE_WITHOUT_RECEIPT = gauge("landfall_lane_without_receipt", LANE, "Slots that the chain has passed and that show no receipt of ours.");
     LANE_RETURNED = gauge("landfall_lane_returned", LANE, "Slots that were given back without stored bytes.");
-    LANE_WINDOW = gauge("landfall_lane_window", LANE, "How many slots may be out at once.");
-    LANE_HELD = gauge("landfall_lane_held", LANE, "1 if the lane hands out no slots.");
+    LANE_WINDOW = gauge("landfall_lane_window", LANE, "How many nonces may be in flight at once.");
+    LANE_HELD = gauge("landfall_lane_held", LANE, "1 if the lane is on hold: it assigns no nonces.");
 
     ATTEMPTS = counter("landfall_attempts_total", &["chain", "kind"], "Signed and stored byte strings: first, reprice (dearer, or another content), no_op.");
     RESUBMITS = counter("landfall_resubmits_total", CHAIN, "Byte strings that were sent again.");
@@ -91,9 +91,13 @@ metrics! {
     NEW_FORKS = counter("landfall_confirmations_new_fork_total", CHAIN, "Times that the chain replaced blocks that had been scanned.");
     TX_REORGED = counter("landfall_tx_reorged_total", CHAIN, "Transactions whose block was replaced before it was final.");
     DEEP_REORGS = counter("landfall_deep_reorgs_total", CHAIN, "Final blocks, and transactions in them, that the chain took back.");
+    SINGLE_WITNESS_TX = counter("landfall_tx_single_witness_total", CHAIN, "Transactions that ended by the word of one endpoint, where several are configured.");
     CHAIN_HEAD = gauge("landfall_chain_head", CHAIN, "The newest block that was scanned.");
     CHAIN_HEAD_AGE = gauge("landfall_chain_head_age_seconds", CHAIN, "How long ago that block was new.");
     CHAIN_FOLLOWED = gauge("landfall_chain_followed", CHAIN, "1 if the last look at the chain went well.");
+    CHAIN_WITNESSED = gauge("landfall_chain_witnessed", CHAIN, "The newest block that two endpoints have shown; the head where one is configured.");
+    CHAIN_SINGLE_WITNESS = gauge("landfall_chain_single_witness", CHAIN, "1 if several endpoints are configured and what one shows becomes final by its word alone.");
+    CHAIN_DISAGREE = gauge("landfall_chain_endpoints_disagree", CHAIN, "1 if endpoints show different chains, so that nothing becomes final.");
     ENDPOINT_USABLE = gauge("landfall_endpoint_usable", ENDPOINT, "1 if the endpoint is asked.");
     ENDPOINT_BREAKER = gauge("landfall_endpoint_breaker_open", ENDPOINT, "1 if it lost too many answers in a row and is left alone.");
     ENDPOINT_HEAD = gauge("landfall_endpoint_head", ENDPOINT, "The newest block that it has shown.");
@@ -104,6 +108,7 @@ metrics! {
     LEASE_FENCED = counter("landfall_lease_fenced_total", &[], "Writes that were refused since the lane is another's.");
     RENEWALS = counter("landfall_session_renewals_total", &["result"], "Renewals of this node's session: done, ended, failed.");
     SESSION_LIVE = gauge("landfall_session_live", &[], "1 if this node may act.");
+    STORE_OLDER = gauge("landfall_store_older", &[], "1 if the store is an older copy of itself: every lane is on hold until a person accepts it.");
 
     COMMIT_SECONDS = histogram("landfall_store_commit_seconds", &[], "How long a group of writes took.");
     COMMIT_ROWS = histogram("landfall_store_commit_rows", &[], "About how many rows a group of writes touched.");
@@ -120,5 +125,5 @@ metrics! {
     LISTENERS = gauge("landfall_event_listeners", &[], "Callers that listen to server-sent events.");
 
     TWO_WINNERS = counter("landfall_alarm_two_winners_total", &[], "Slots won by two of our attempts at once. Must be 0.");
-    WON_TWICE = counter("landfall_alarm_won_twice_total", &[], "Transactions whose content won in two slots. Must be 0.");
+    WON_TWICE = counter("landfall_alarm_won_twice_total", &[], "Transactions whose content won with two nonces. Must be 0.");
 }

@@ -68,6 +68,7 @@ fn every_fact_is_counted() {
         (Fact::NewFork { chain: CHAIN }, "landfall_confirmations_new_fork_total{chain=\"7\"} 1"),
         (Fact::Reorged { chain: CHAIN }, "landfall_tx_reorged_total{chain=\"7\"} 1"),
         (Fact::DeepReorg { chain: CHAIN }, "landfall_deep_reorgs_total{chain=\"7\"} 1"),
+        (Fact::SingleWitness { chain: CHAIN }, "landfall_tx_single_witness_total{chain=\"7\"} 1"),
         (
             Fact::Settled { chain: CHAIN, how: Settled::Displaced },
             "landfall_slots_settled_total{chain=\"7\",result=\"displaced\"} 1",

@@ -159,7 +159,7 @@ fn on_tx(path: &'static str, id: &'static str, summary: &'static str) -> Operati
 fn steering() -> Vec<Operation> {
     vec![
         on_tx("/api/v1/tx/{id}/cancel", "cancel", "End a transaction without its content")
-            .says("At once if nothing was signed, else by a no-op in the same slot.")
+            .says("At once if nothing was signed, else by a no-op with the same nonce.")
             .like(json!({ "commandId": super::COMMAND_ID, "command": { "type": "cancel", "tx": TX_ID } })),
         on_tx("/api/v1/tx/{id}/replace", "replace", "Give a transaction another content")
             .takes(refer("Replacement"), true)
@@ -219,8 +219,16 @@ fn lanes() -> Vec<Operation> {
             "The lane.",
             refer("Lane"),
         ),
-        stored(on_lane("/api/v1/lanes/{chain}/{signer}/pause", "pauseLane", "Hand out no more slots")),
-        stored(on_lane("/api/v1/lanes/{chain}/{signer}/resume", "resumeLane", "Hand out slots again")),
+        stored(on_lane(
+            "/api/v1/lanes/{chain}/{signer}/pause",
+            "pauseLane",
+            "Stop assigning nonces; signed transactions continue",
+        )),
+        stored(on_lane(
+            "/api/v1/lanes/{chain}/{signer}/resume",
+            "resumeLane",
+            "Resume; if it is on hold for unknown nonces, confirms that Landfall did not send them",
+        )),
         stored(on_lane(
             "/api/v1/lanes/{chain}/{signer}/disable",
             "disableLane",
@@ -229,7 +237,7 @@ fn lanes() -> Vec<Operation> {
         stored(on_lane(
             "/api/v1/lanes/{chain}/{signer}/reset",
             "resetLane",
-            "Read the chain anew, and give up slots without stored bytes",
+            "Read the chain anew, and give up nonces without stored bytes",
         )),
         on_lane(
             "/api/v1/lanes/{chain}/{signer}/cancel-all",
@@ -237,9 +245,13 @@ fn lanes() -> Vec<Operation> {
             "Cancel everything that has not ended",
         )
         .answers(202, "The wish is stored; what was found at the time.", refer("AllCancelled")),
-        stored(on_lane("/api/v1/lanes/{chain}/{signer}/fill", "fillSlots", "Use free slots up by no-ops"))
-            .takes(refer("SlotRange"), true)
-            .refuses(&[Code::BadValue, Code::SlotBound, Code::SlotUsed, Code::SlotGap]),
+        stored(on_lane(
+            "/api/v1/lanes/{chain}/{signer}/fill",
+            "fillSlots",
+            "Fill a nonce range (inclusive) with no-ops",
+        ))
+        .takes(refer("SlotRange"), true)
+        .refuses(&[Code::BadValue, Code::SlotBound, Code::SlotUsed, Code::SlotGap]),
     ]
 }
 
@@ -340,6 +352,14 @@ fn server() -> Vec<Operation> {
             .answers(200, "It can.", refer("Ready"))
             .like(json!({ "status": "ready" }))
             .answers(503, "It cannot.", refer("Ready")),
+        get("/api/v1/store", "getStore", "Is the store an older copy of itself?")
+            .answers(200, "Whether it is, and why.", refer("StoreState"))
+            .like(json!({ "older": false })),
+        post("/api/v1/store/accept", "acceptStore", "Go on with a store that is an older copy")
+            .says("Every lane is on hold until then. Hand all requests in again first: docs/backup.md.")
+            .takes(refer("Acceptance"), false)
+            .answers(202, "Every lane is told.", refer("StoreAccepted"))
+            .refuses(&[Code::NotOlder, Code::InPool, Code::OutcomeUnknown]),
         get("/metrics", "metrics", "What is counted and measured, for Prometheus")
             .answers_as(200, "The text format of Prometheus.", "text/plain", text("see docs/metrics.md")),
         get("/openapi.json", "openapi", "This document")

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Field, any_of, flag, has, may, number, object, or_null, refer, said, text, word};
+use super::schema::{Field, any_of, flag, has, list, may, number, object, or_null, refer, said, text, word};
 use super::transaction::answer;
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
@@ -77,6 +77,7 @@ fn kinds() -> Vec<Kind> {
         ("landed_again", Some("chain.landed_again"), vec![receipt(), version()]),
         ("bound_back", None, vec![slot()]),
         ("final_lost", Some("chain.final_lost"), vec![slot(), block()]),
+        ("single_witness", Some("chain.single_witness"), vec![hash(), block()]),
         ("ending_began", None, vec![has("state", refer("State")), reason()]),
         ("replaced", None, vec![version()]),
         ("replace_dropped", None, vec![version(), reason()]),
@@ -88,6 +89,7 @@ fn kinds() -> Vec<Kind> {
         ("released", None, vec![]),
         ("displaced", Some("tx.displaced"), vec![slot()]),
         ("requeued", None, vec![slot(), block()]),
+        ("carried_out", None, vec![slot(), hash(), block()]),
         ("confirmed", Some("tx.confirmed"), vec![hash(), block(), version()]),
         ("reverted", Some("tx.reverted"), vec![hash(), block(), reason()]),
         ("failed", Some("tx.failed"), vec![reason()]),
@@ -97,6 +99,11 @@ fn kinds() -> Vec<Kind> {
         ("balance_restored", Some("lane.balance_restored"), vec![balance()]),
         ("lane_held", Some("lane.held"), vec![said()]),
         ("lane_resumed", Some("lane.resumed"), vec![said()]),
+        (
+            "lane_adopted",
+            Some("lane.adopted"),
+            vec![has("nonces", list(refer("Nonce"))), has("hashes", list(refer("Hash"))), said()],
+        ),
         ("lane_paused", Some("lane.paused"), vec![said()]),
         ("lane_disabled", Some("lane.disabled"), vec![said()]),
         ("lane_filled", Some("lane.filled"), vec![said()]),

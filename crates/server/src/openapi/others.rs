@@ -21,6 +21,9 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ApiKey", object("what is known of an API key; never the key itself", api_key())),
         ("ApiKeyMade", object("a new API key", made)),
         ("AuditEntry", audit_entry()),
+        ("StoreState", store_state()),
+        ("Acceptance", acceptance()),
+        ("StoreAccepted", store_accepted()),
         ("Alive", object("", [has("status", word("alive"))])),
         ("Ready", ready()),
         ("ChainHealth", chain_health()),
@@ -30,6 +33,29 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ApiKeyPage", page("ApiKey")),
         ("AuditPage", page("AuditEntry")),
     ]
+}
+
+fn store_state() -> Value {
+    object(
+        "whether the store is an older copy of itself, such as a backup that was put back",
+        [has("older", flag()), may("why", text())],
+    )
+}
+
+fn acceptance() -> Value {
+    let said_so = said(
+        flag(),
+        "also if transactions that this store does not know are in a node's pool, or nobody can tell",
+    );
+    object("a person's word", [may("despitePool", said_so)])
+}
+
+fn store_accepted() -> Value {
+    let lane = object(
+        "",
+        [has("chainId", refer("ChainId")), has("signer", refer("Address")), has("commandId", text())],
+    );
+    object("the lanes that go on, and the command that each was sent", [has("lanes", list(lane))])
 }
 
 fn problem() -> Value {
@@ -104,22 +130,49 @@ fn lane() -> Value {
             has("signer", refer("Address")),
             may("nextNonce", refer("Nonce")),
             may("chainCount", said(number(), "how many nonces the chain has used, as last seen")),
-            has("waiting", said(number(), "transactions without a slot")),
-            has("inFlight", said(number(), "transactions with a slot")),
-            may("window", said(number(), "how many slots may be out at once")),
+            has("waiting", said(number(), "transactions without a nonce")),
+            has("inFlight", said(number(), "transactions with a nonce")),
+            may("window", said(number(), "how many nonces may be in flight at once")),
             may(
                 "allocation",
                 json!({ "type": "string", "enum": allocations, "description": "when slots are handed out" }),
             ),
-            has("returned", said(list(refer("Nonce")), "slots that were given back without bytes")),
+            has(
+                "returned",
+                said(list(refer("Nonce")), "free nonces: given back without signed bytes, and used first"),
+            ),
             has("paused", flag()),
             has("disabled", said(flag(), "it takes no new transactions in")),
             may("resets", list(reset)),
             has("healthy", flag()),
-            may("holdReason", said(text(), "why no slots are handed out")),
+            may("holdReason", said(text(), "why no nonces are assigned")),
+            may(
+                "unknownNonces",
+                said(list(unknown_nonce()), "nonces that the chain has used and Landfall did not send"),
+            ),
             may("owner", owner),
             has("token", said(number(), "raised by every acquisition")),
             has("version", said(number(), "raised by every write")),
+        ],
+    )
+}
+
+fn unknown_nonce() -> Value {
+    object(
+        "a nonce that something else used; what that was is missing until it is found",
+        [
+            has("nonce", refer("Nonce")),
+            may("hash", refer("Hash")),
+            may("to", refer("Address")),
+            may("value", refer("Wei")),
+            may("block", number()),
+            may(
+                "sameAs",
+                said(
+                    refer("TxId"),
+                    "a waiting transaction that it carried out; a resume ends that as landed",
+                ),
+            ),
         ],
     )
 }
@@ -170,7 +223,10 @@ fn ready() -> Value {
             "to whoever may see all",
             [
                 status(),
-                has("store", object("", [has("writable", flag()), may("trouble", text())])),
+                has(
+                    "store",
+                    object("", [has("writable", flag()), may("trouble", text()), may("older", text())]),
+                ),
                 has("chains", list(refer("ChainHealth"))),
                 has("lanesRunning", number()),
                 has("leases", object("", [has("acquired", number()), has("fenced", number())])),
@@ -196,6 +252,12 @@ fn chain_health() -> Value {
         [
             has("chainId", refer("ChainId")),
             has("head", or_null(number())),
+            has("witnessed", said(or_null(number()), "the newest block that two endpoints have shown")),
+            has(
+                "singleWitness",
+                said(flag(), "several are configured, and what one shows becomes final by its word alone"),
+            ),
+            has("disagree", said(flag(), "endpoints show different chains, and nothing becomes final")),
             has("usable", flag()),
             has("trouble", or_null(text())),
             has("endpoints", list(endpoint)),

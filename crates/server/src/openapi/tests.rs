@@ -229,10 +229,13 @@ fn entries() -> Vec<Entry> {
         Entry::LaneFilled { text: text() },
         Entry::LaneReset { text: text() },
         Entry::AllCancelled { up_to: QueueOrder(1), text: text() },
+        Entry::SingleWitness { hash, block },
+        Entry::LaneAdopted { nonces: vec![Slot(1)], hashes: vec![hash], text: text() },
+        Entry::CarriedOut { slot: Slot(1), hash, block },
     ]
 }
 
-const KINDS: u32 = 43;
+const KINDS: u32 = 46;
 
 /// A number for each kind, so that a new kind does not compile until it is here.
 fn position(entry: &Entry) -> u32 {
@@ -280,5 +283,8 @@ fn position(entry: &Entry) -> u32 {
         Entry::LaneFilled { .. } => 40,
         Entry::LaneReset { .. } => 41,
         Entry::AllCancelled { .. } => 42,
+        Entry::SingleWitness { .. } => 43,
+        Entry::LaneAdopted { .. } => 44,
+        Entry::CarriedOut { .. } => 45,
     }
 }

@@ -74,14 +74,18 @@ fn transaction() -> Vec<Field> {
             "displaced",
             said(
                 json!({ "type": "boolean" }),
-                "the chain's count has passed its slot, and no attempt of ours is known to have won it",
+                "the chain's count has passed its nonce, and no attempt of ours is known to have won it",
             ),
         ),
         may("nonce", refer("Nonce")),
         may("hash", said(refer("Hash"), "the one to look for: the winner's, else the newest attempt's")),
-        has("payload", refer("Payload")),
-        has("version", said(refer("Version"), "the newest content's")),
-        may("contents", said(list(refer("Content")), "contents after the first")),
+        has(
+            "payload",
+            said(refer("Payload"), "the version that the chain took, or while it has taken none, the newest"),
+        ),
+        has("payloadVersion", said(refer("Version"), "the version that `payload` shows")),
+        has("version", said(refer("Version"), "the newest")),
+        may("contents", said(list(refer("Content")), "all versions, where there are several")),
         has("options", refer("Options")),
         may("changed", changed),
         may("retryOf", said(refer("TxId"), "the transaction that this one does again")),
@@ -92,7 +96,14 @@ fn transaction() -> Vec<Field> {
         may("held", said(refer("Reason"), "what it was to follow failed, and it waits for a person")),
         may("receipt", refer("Receipt")),
         may("confirmations", said(number(), "blocks on top of the including one")),
-        may("wonVersion", said(refer("Version"), "the content that the chain took")),
+        may("wonVersion", said(refer("Version"), "the version that the chain took, once that is final")),
+        may(
+            "singleWitness",
+            said(
+                json!({ "type": "boolean", "const": true }),
+                "it became final by the word of one endpoint, where several are configured",
+            ),
+        ),
         may("reason", refer("Reason")),
         has("acceptedAt", refer("Time")),
         has("updatedAt", refer("Time")),
@@ -191,7 +202,7 @@ fn content() -> Value {
     any_of([
         object("", [has("version", refer("Version")), has("payload", refer("Payload"))]),
         object(
-            "nothing, to oneself: it uses up the slot",
+            "nothing, to oneself: it uses up the nonce",
             [has("version", refer("Version")), has("noOp", no_op)],
         ),
     ])
@@ -215,11 +226,11 @@ fn receipt() -> Value {
 
 fn attempt() -> Value {
     object(
-        "one signed byte string for a slot",
+        "one signed byte string for a nonce",
         [
             has("hash", refer("Hash")),
             has("nonce", refer("Nonce")),
-            has("attempt", said(number(), "counted from 0 for each slot")),
+            has("attempt", said(number(), "counted from 0 for each nonce")),
             has("version", refer("Version")),
             has("noOp", json!({ "type": "boolean" })),
             has("gas", number()),
@@ -311,8 +322,8 @@ fn all_cancelled() -> Value {
             has("command", object("", [has("type", word("cancel_all"))])),
             has("queued", said(number(), "how many are to end")),
             has("tooLate", said(number(), "in a block already")),
-            has("waiting", said(number(), "without a slot: they end at once")),
-            has("inFlight", said(number(), "with a slot: a no-op is sent for each")),
+            has("waiting", said(number(), "without a nonce: they end at once")),
+            has("inFlight", said(number(), "with a nonce: a no-op is sent for each")),
         ],
     )
 }

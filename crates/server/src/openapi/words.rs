@@ -43,7 +43,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
             "Quantity",
             said(any_of([number(), refer("Amount")]), "a number below 2^64, or the same as a string"),
         ),
-        ("Nonce", said(number(), "a nonce of the account: its slot")),
+        ("Nonce", said(number(), "a nonce of the account")),
         (
             "Time",
             example(

@@ -45,18 +45,24 @@ pub(crate) async fn ready(State(app): State<App>, caller: Caller) -> Response {
             json!({
                 "chainId": chain.id,
                 "head": chain.head,
+                "witnessed": chain.witnessed,
+                "singleWitness": chain.single_witness,
+                "disagree": chain.disagree,
                 "usable": chain.usable,
-                "trouble": chain.trouble,
+                "trouble": chain.trouble.as_ref().or(chain.unwitnessed.as_ref()),
                 "endpoints": endpoints,
             })
         })
         .collect();
-    let (status, store) = match &health.store {
+    let (status, mut store) = match &health.store {
         Ok(()) => (StatusCode::OK, json!({ "writable": true })),
         Err(error) => {
             (StatusCode::SERVICE_UNAVAILABLE, json!({ "writable": false, "trouble": error.to_string() }))
         }
     };
+    if let Some(why) = &health.older {
+        store["older"] = json!(why);
+    }
     let word = if status == StatusCode::OK { "ready" } else { "not_ready" };
     let in_trouble: Vec<Value> = health
         .lanes_in_trouble

@@ -32,8 +32,8 @@ pub(crate) async fn all(app: &App, caller: &Caller) -> Answer<Vec<Value>> {
     let used: BTreeSet<LaneId> = summaries.iter().map(|summary| summary.lane).collect();
     let mut items = Vec::new();
     for summary in &summaries {
-        let hold = app.handle.explain_lane(summary.lane).await;
-        items.push(show::lane(summary, rules(app, summary.lane), hold));
+        let hold = app.handle.explain_stored_lane(summary).await;
+        items.push(show::lane(summary, rules(app, summary.lane), hold, &[]));
     }
     let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
     let unused = seen.filter(|lane| !used.contains(lane));
@@ -56,8 +56,9 @@ pub(crate) async fn one(app: &App, caller: &Caller, lane: LaneId) -> Answer<Valu
         return Err(missing());
     }
     if let Some(summary) = app.handle.store().lane(lane).await? {
-        let hold = app.handle.explain_lane(lane).await;
-        return Ok(show::lane(&summary, rules(app, lane), hold));
+        let hold = app.handle.explain_stored_lane(&summary).await;
+        let unknown = if hold.is_some() { app.handle.unknown_nonces(lane).await } else { Vec::new() };
+        return Ok(show::lane(&summary, rules(app, lane), hold, &unknown));
     }
     if app.handle.parts().signers.contains_key(&lane) {
         return Ok(show::unused_lane(lane, rules(app, lane)));

@@ -8,6 +8,7 @@ pub(crate) mod lanes;
 mod metrics;
 mod openapi;
 mod steer;
+mod store;
 pub(crate) mod table;
 pub(crate) mod tx;
 mod webhooks;
@@ -56,6 +57,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/lanes/{chain}/{signer}/reset", post(lanes::reset))
         .route("/lanes/{chain}/{signer}/cancel-all", post(lanes::cancel_all))
         .route("/lanes/{chain}/{signer}/fill", post(lanes::fill))
+        .route("/store", get(store::show))
+        .route("/store/accept", post(store::accept))
         .route("/api-keys", post(keys::create).get(keys::list))
         .route("/api-keys/{id}", delete(keys::revoke))
         .route("/audit", get(audit::list));

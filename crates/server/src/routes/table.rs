@@ -54,6 +54,8 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/reset", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/cancel-all", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/fill", OPERATE),
+    (Method::GET, "/api/v1/store", VIEW),
+    (Method::POST, "/api/v1/store/accept", ADMIN),
     (Method::POST, "/api/v1/api-keys", ADMIN),
     (Method::GET, "/api/v1/api-keys", ADMIN),
     (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
@@ -64,6 +66,7 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/landfall.v1.Lanes/{*method}", VIEW),
     (Method::POST, "/grpc.health.v1.Health/{*method}", OPEN),
     (Method::POST, "/grpc.reflection.v1.ServerReflection/{*method}", OPEN),
+    (Method::POST, "/grpc.reflection.v1alpha.ServerReflection/{*method}", OPEN),
 ];
 
 /// What a path needs; none: nobody said, and so nobody may.

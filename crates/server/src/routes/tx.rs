@@ -131,6 +131,11 @@ pub(super) fn admitted(admission: Admission) -> Answer<(StatusCode, Value)> {
             );
             Err(Problem::at(Code::RequestIdReused, "requestId", detail))
         }
+        // Nonces are given by JSON-RPC only.
+        Admission::NonceReused(tx) => {
+            let detail = format!("this nonce was given with transaction {tx}, which asks for something else");
+            Err(Problem::new(Code::NonceNotAllowed, detail))
+        }
     }
 }
 
@@ -310,7 +315,7 @@ fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
 /// A transaction, or what stayed of it.
 enum Found {
     Whole(Box<TxRecord>),
-    Removed(Kept),
+    Removed(Box<Kept>),
 }
 
 /// What a caller may not see is not there for it.
@@ -319,7 +324,7 @@ async fn look_up(app: &App, caller: &Caller, id: &str) -> Answer<Found> {
     let parsed: TxId = id.parse().map_err(|_| missing())?;
     let found = match app.handle.store().tx(parsed).await? {
         Some(record) => Found::Whole(Box::new(record)),
-        None => Found::Removed(app.handle.store().kept(parsed).await?.ok_or_else(missing)?),
+        None => Found::Removed(Box::new(app.handle.store().kept(parsed).await?.ok_or_else(missing)?)),
     };
     let signer = match &found {
         Found::Whole(record) => record.tx.lane.signer,
@@ -346,8 +351,10 @@ pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
     let stuck = if tx.status.state.is_terminal() && !taken_back {
         None
     } else {
-        let told = app.handle.explain(tx.lane, tx.id).await;
-        Some(told.unwrap_or_else(|| app.handle.explain_from_afar(tx)))
+        match app.handle.explain(tx.lane, tx.id).await {
+            Some(told) => Some(told),
+            None => Some(app.handle.explain_from_afar(tx).await),
+        }
     };
     let chain = tx.lane.chain;
     let mut record = Cow::Borrowed(record);

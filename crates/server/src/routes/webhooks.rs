@@ -17,6 +17,7 @@ use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::show::time;
+use crate::span::span;
 use crate::webhooks::{
     Delivery, DeliveryState, Endpoint, Filter, Keys, MOST_ENDPOINTS, Message, OrderOf, Progress, Stored,
     Switch, row_id, row_prefix,
@@ -590,9 +591,9 @@ fn trouble(app: &App, progress: &Progress) -> Option<String> {
     let last = progress.last_failure.as_deref().unwrap_or("unknown");
     Some(format!(
         "nothing has got through since {}; the last failure: {last}. It is tried again and again, and switched off \
-         after {} seconds",
+         after {}",
         time(since).as_str().unwrap_or_default(),
-        settings.give_up_after.as_secs()
+        span(settings.give_up_after)
     ))
 }
 

@@ -234,11 +234,13 @@ async fn hand_over(handle: &Handle, id: &str, submissions: Vec<Submission>) -> R
                 before = Some(kept.id);
                 continue;
             }
-            Ok(Admission::Conflict(tx)) if before.is_none() => {
+            Ok(Admission::Conflict(tx) | Admission::NonceReused(tx)) if before.is_none() => {
                 let text = format!("a call of {id:?} is transaction {tx}, which does something else");
                 return Err(RpcError::coded(REJECTED, text, "request_id_reused"));
             }
-            Ok(Admission::Conflict(tx)) => format!("one is transaction {tx}, which does something else"),
+            Ok(Admission::Conflict(tx) | Admission::NonceReused(tx)) => {
+                format!("one is transaction {tx}, which does something else")
+            }
             Err(SubmitError::Unknown(why)) => why,
             Err(error) if before.is_none() => return Err(error.into()),
             Err(error) => error.to_string(),

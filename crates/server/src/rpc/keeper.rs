@@ -363,11 +363,14 @@ impl Keeper {
             }
             let done = match receipts.get(&hash) {
                 Some(block) => view.is_final(block, finality),
-                None => match finality {
-                    Finality::Blocks(depth) => head.saturating_sub(seen) >= depth.max(1),
-                    Finality::Safe => view.safe.is_some_and(|safe| safe >= seen),
-                    Finality::Finalized => view.finalized.is_some_and(|finalized| finalized >= seen),
-                },
+                // At least one block on top, however little was asked for.
+                None => {
+                    let finality = match finality {
+                        Finality::Blocks(depth) => Finality::Blocks(depth.max(1)),
+                        Finality::Safe | Finality::Finalized => finality,
+                    };
+                    view.final_number(finality).is_some_and(|newest| seen <= newest)
+                }
             };
             if done {
                 self.forget(chain, hash).await;

@@ -11,17 +11,20 @@ use std::time::Duration;
 
 use landfall_core::ports::store::{TxQuery, TxRecord};
 use landfall_core::view::{ChainView, Receipt};
-use landfall_core::{Account, LaneId, Slot, TxHash};
+use landfall_core::{Account, CallerNonce, LaneId, Slot, TxHash};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::error::{RpcError, UNAVAILABLE};
 use super::params::{Params, hex, quantity};
-use super::{Asker, pass};
+use super::{Asker, pass, send};
 
 /// How long a caller waits for the first look at a chain after a start.
 const FIRST_LOOK: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How many nonces that a caller gave are read at once, and how often, to find one that it did not.
+const PAGE: u32 = 256;
+const MOST_PAGES: u32 = 64;
 
 /// The picture of the chain that everything here is told from.
 pub(super) async fn head(asker: &Asker) -> Result<Arc<ChainView>, RpcError> {
@@ -67,15 +70,34 @@ pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcErro
         (Some("pending"), true) => {
             let summary = asker.app.handle.store().lane(lane).await?;
             let next = summary.and_then(|summary| summary.row.cursor).unwrap_or_default();
-            Ok(hex(next.max(latest(asker, lane).await?).0))
+            Ok(hex(not_given(asker, lane, next.max(latest(asker, lane).await?)).await?.0))
         }
         _ => pass::read(asker, "eth_getTransactionCount", &params).await,
     }
 }
 
+/// The first number from here on that this caller has not given with a call: one that it gave would be taken for a retry.
+async fn not_given(asker: &Asker, lane: LaneId, next: Slot) -> Result<CallerNonce, RpcError> {
+    let mut free = CallerNonce(next.0);
+    for _ in 0..MOST_PAGES {
+        let given = asker.app.handle.store().nonces_from(lane, &send::call_id(asker, free), PAGE).await?;
+        let whole = given.len() == PAGE as usize;
+        for nonce in given {
+            if nonce != free {
+                return Ok(free);
+            }
+            free = free.next();
+        }
+        if !whole {
+            break;
+        }
+    }
+    Ok(free)
+}
+
 pub(super) async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
-    if let Some(count) = head.counts.get(&account) {
-        return Ok(*count);
+    if let Some(known) = head.accounts.get(&account).filter(|known| known.at == head.head.at) {
+        return Ok(known.count);
     }
     if let Ok(counts) = asker.adapter.counts(&[account], &head.head.at).await
         && let [count] = counts.as_slice()
@@ -92,8 +114,8 @@ pub(super) async fn counted(asker: &Asker, head: &ChainView, account: Account) -
 /// A managed account's count: not past a transaction of ours whose receipt is not shown yet.
 async fn latest(asker: &Asker, lane: LaneId) -> Result<Slot, RpcError> {
     let at_head = counted(asker, &*head(asker).await?, lane.signer).await?;
-    if let Some(stored) = asker.app.handle.shown_count(lane) {
-        return Ok(at_head.min(stored));
+    if let Some(up_to) = asker.app.handle.shown_up_to(lane) {
+        return Ok(at_head.min(up_to));
     }
     // It runs on another node, or on none.
     let summary = asker.app.handle.store().lane(lane).await?.filter(|summary| summary.bound > 0);
@@ -118,6 +140,12 @@ pub(super) async fn record(asker: &Asker, hash: TxHash) -> Result<Option<TxRecor
     }
 }
 
+/// The hash that won for one whose caller was told another, and whose history was removed since.
+async fn stayed(asker: &Asker, hash: TxHash) -> Result<Option<TxHash>, RpcError> {
+    let kept = asker.app.handle.store().kept_by_first_hash(asker.chain, hash).await?;
+    Ok(kept.filter(|kept| asker.caller.sees(kept.lane.signer)).and_then(|kept| kept.hash))
+}
+
 async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
     let Some(record) = record(asker, hash).await? else { return Ok(None) };
     let head = head(asker).await?;
@@ -135,7 +163,7 @@ async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
 pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let hash = Params::of(params)?.hash()?;
     let winner = match ours(asker, hash).await? {
-        None => hash,
+        None => stayed(asker, hash).await?.unwrap_or(hash),
         Some(Ours { receipt: Some(receipt), .. }) => receipt.hash,
         Some(Ours { receipt: None, .. }) => return Ok(Value::Null),
     };
@@ -145,8 +173,14 @@ pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<Value, RpcEr
 
 pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let hash = Params::of(params)?.hash()?;
-    let Some(ours) = ours(asker, hash).await? else { return foreign(asker, hash).await };
+    let Some(ours) = ours(asker, hash).await? else {
+        return foreign(asker, stayed(asker, hash).await?.unwrap_or(hash)).await;
+    };
     let Ours { record, receipt } = ours;
+    if record.tx.status.state.is_terminal() && record.tx.status.won.is_none() {
+        // It ended and nothing of it has landed: as nodes show what they dropped.
+        return Ok(Value::Null);
+    }
     let won = receipt.as_ref().map_or(hash, |receipt| receipt.hash);
     if let Some(receipt) = receipt {
         let shown = pass::read(asker, "eth_getTransactionByHash", &json!([won])).await?;

@@ -3,21 +3,23 @@
 //! The hash stays good for look-ups whatever is signed for the slot later. A caller that hears an error sends again, so an
 //! error is given only when nothing can land of this call, or it says that something may.
 //!
-//! A `nonce` is checked and then not used: the lane gives the next one.
+//! A `nonce` names the call and no slot: the lane gives the next one. The store has one transaction per lane, API key and nonce,
+//! for as long as the transaction is known.
 //!
 //! | nonce given | what is done |
 //! |---|---|
-//! | the next one, or above | it is ignored |
-//! | of a transaction under way that does the same, with a slot or without | that one's hash is the answer: it was sent twice |
-//! | of another one under way, or used up | refused as too low, as a node would: the caller meant to replace it |
+//! | none | a new transaction, as often as it is sent |
+//! | not given by this caller before, or with one that ended unsigned | a new transaction |
+//! | given before, and it does the same | the first call's hash, whatever became of it |
+//! | given before, for something else | refused: the caller means to replace it, and that is done in other ways |
 
 use std::time::Duration;
 
-use landfall_core::ports::store::{Admission, Store};
-use landfall_core::request::{AtOnce, OnInsufficientFunds, Options, Payload};
+use landfall_core::ports::store::Admission;
+use landfall_core::request::{AtOnce, CallId, OnInsufficientFunds, Options, Payload};
 use landfall_core::transaction::{ReasonCode, Status, Transaction};
-use landfall_core::{Account, LaneId, Slot, TxId};
-use landfall_engine::{Handle, Listening, Submission, Told};
+use landfall_core::{Account, ApiKeyId, CallerNonce, LaneId, TxId};
+use landfall_engine::{Listening, Submission, Told};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -25,15 +27,12 @@ use super::Asker;
 use super::dispatch::Started;
 use super::error::{INVALID_INPUT, REJECTED, REVERTED, RpcError, UNAVAILABLE};
 use super::params::{Params, bad};
-use super::underway::{Follower, Place, does_the_same};
+use super::underway::{Follower, Place};
 use crate::access::Role;
 use crate::body;
 
 /// How long a hash is waited for. Together with a withdrawal it is less than the ten seconds after which libraries give up.
 const HASH_LIMIT: Duration = Duration::from_secs(6);
-
-/// So many of those that wait for a slot are looked at for the nonce that their callers gave.
-const MOST_WAITING: u32 = 256;
 
 /// A call whose answer is waited for.
 pub(super) struct Waited(Follower);
@@ -41,8 +40,13 @@ pub(super) struct Waited(Follower);
 /// What a call asks for, read.
 struct Asked {
     lane: LaneId,
-    nonce: Option<Slot>,
+    nonce: Option<CallerNonce>,
     payload: Payload,
+}
+
+/// Who calls, as far as nonces are concerned: everybody has their own.
+pub(super) fn call_id(asker: &Asker, nonce: CallerNonce) -> CallId {
+    CallId { api_key: asker.caller.key.as_ref().map(|id| ApiKeyId(id.to_string())), nonce }
 }
 
 pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcError> {
@@ -54,29 +58,19 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
         payload: asked.payload,
         // A caller that waits is told at once that the account cannot pay.
         options: Options { on_insufficient_funds: OnInsufficientFunds::Fail, ..Options::default() },
-        at_once: Some(AtOnce { nonce: asked.nonce }),
+        at_once: Some(AtOnce { call: asked.nonce.map(|nonce| call_id(asker, nonce)) }),
     };
-    // What a key stands for is told whatever became of the nonce meanwhile. Without a nonce the admission says it.
-    let known = match asked.nonce {
-        Some(_) => asker.app.handle.known(&submission).await?,
-        None => None,
-    };
-    // Nobody may come between the look for others with this nonce and the admission.
-    let nonce = asked.nonce.filter(|_| known.is_none());
-    let (first, follower) = match asker.app.underway.enter(asked.lane, nonce, &submission.payload) {
+    let (first, follower) = match asker.app.underway.enter(&submission) {
         Place::First(first, follower) => (first, follower),
         Place::Same(follower) => return Ok(Started::Waiting(Box::new(Waited(follower)))),
-        Place::Taken => {
-            return Err(too_low("nonce too low: another transaction with this nonce is being taken in."));
-        }
     };
     let (admitted, is_admitted) = oneshot::channel();
     // A task of its own: it goes on when the caller hangs up, and then withdraws what nobody heard of.
     let handle = asker.app.handle.clone();
     tokio::spawn(async move {
-        let begun = match known {
-            Some(known) => Ok(begun(known, None)),
-            None => admit(&handle, submission, nonce).await,
+        let begun = match handle.admit_at_once(submission).await {
+            Ok((admission, listening)) => Ok(begun(admission, listening)),
+            Err(error) => Err(RpcError::from(error)),
         };
         // Only a batch needs it: the next call is admitted after this one.
         admitted.send(()).ok();
@@ -108,20 +102,10 @@ enum Begun {
     Waits(Box<Transaction>, Option<Listening>),
 }
 
-async fn admit(handle: &Handle, submission: Submission, nonce: Option<Slot>) -> Result<Begun, RpcError> {
-    if let Some(nonce) = nonce
-        && let Some(before) = sent_before(handle.store(), submission.lane, &submission.payload, nonce).await?
-    {
-        return Ok(before);
-    }
-    let (admission, listening) = handle.admit_at_once(submission).await?;
-    Ok(begun(admission, listening))
-}
-
 fn begun(admission: Admission, listening: Option<Listening>) -> Begun {
     match admission {
         Admission::New(tx) | Admission::Replay(tx) => Begun::Waits(Box::new(tx), listening),
-        Admission::Removed(kept) => Begun::Said(match kept.hash {
+        Admission::Removed(kept) => Begun::Said(match kept.status().told_hash() {
             Some(hash) => Ok(json!(hash).to_string()),
             None => Err(ended(kept.id, &kept.status())),
         }),
@@ -131,6 +115,14 @@ fn begun(admission: Admission, listening: Option<Listening>) -> Begun {
                  new transaction"
             );
             Begun::Said(Err(about(REJECTED, text, "request_id_reused", tx)))
+        }
+        Admission::NonceReused(tx) => {
+            let text = format!(
+                "nonce too low: this nonce was given before, with transaction {tx}, which does something else or has another \
+                 Idempotency-Key. Landfall chooses nonces: leave it out, or take one that eth_getTransactionCount gives for \
+                 \"pending\"; to replace that transaction use landfall_speedUp, landfall_cancel or the REST API"
+            );
+            Begun::Said(Err(about(INVALID_INPUT, text, "nonce_reused", tx)))
         }
     }
 }
@@ -201,7 +193,7 @@ fn read(asker: &Asker, params: Value) -> Result<Asked, RpcError> {
             .ok_or_else(|| bad(format!("{name} is {text:?}; write it as hex, 0x…"))),
         Some(other) => Err(bad(format!("{name} is {other}; write it as hex, 0x…"))),
     };
-    let nonce = number(&mut fields, "nonce")?.map(Slot);
+    let nonce = number(&mut fields, "nonce")?.map(CallerNonce);
     if let Some(chain) = number(&mut fields, "chainId")?
         && chain != asker.chain.0
     {
@@ -226,59 +218,4 @@ fn sole_account(asker: &Asker) -> Result<Account, RpcError> {
         (Some(lane), None) => Ok(lane.signer),
         _ => Err(bad("from is missing: it says which account sends")),
     }
-}
-
-/// A nonce that was given before: what is said of the transaction that has it, if that does the same.
-async fn sent_before(
-    store: &dyn Store,
-    lane: LaneId,
-    payload: &Payload,
-    nonce: Slot,
-) -> Result<Option<Begun>, RpcError> {
-    let Some(summary) = store.lane(lane).await? else { return Ok(None) };
-    // Taken in by another node, or by this one before a restart, and without a slot yet.
-    if summary.waiting > 0 {
-        let waiting = store.waiting(lane, MOST_WAITING).await?;
-        let given = |tx: &Transaction| tx.request.at_once.and_then(|at_once| at_once.nonce) == Some(nonce);
-        match waiting.into_iter().find(given) {
-            Some(tx) if does_the_same(&tx.request.payload, payload) => {
-                return Ok(Some(Begun::Waits(Box::new(tx), None)));
-            }
-            Some(_) => {
-                return Err(too_low(
-                    "nonce too low: another transaction with this nonce waits for its slot.",
-                ));
-            }
-            None => {}
-        }
-    }
-    let next = summary.row.cursor.unwrap_or_default();
-    if nonce >= next {
-        return Ok(None);
-    }
-    // Rare: only now is it looked up who has it.
-    let record = store.load_lane(lane).await?;
-    let taken = record.bound.iter().chain(&record.ended).find(|tx| tx.status.slot == Some(nonce));
-    match taken {
-        Some(Transaction { request, status: Status { hash: Some(hash), .. }, .. })
-            if does_the_same(&request.payload, payload) =>
-        {
-            Ok(Some(Begun::Said(Ok(json!(hash).to_string()))))
-        }
-        // Its caller gave another one, so this nonce was not used by anybody: they only came in another order.
-        Some(tx)
-            if tx.request.at_once.and_then(|at_once| at_once.nonce).is_some_and(|given| given != nonce) =>
-        {
-            Ok(None)
-        }
-        Some(_) | None => Err(too_low(&format!("nonce too low: next nonce {next}, tx nonce {nonce}."))),
-    }
-}
-
-fn too_low(what: &str) -> RpcError {
-    let text = format!(
-        "{what} Landfall chooses nonces: leave it out; to replace a transaction use landfall_speedUp, landfall_cancel or \
-         the REST API"
-    );
-    RpcError::coded(INVALID_INPUT, text, "nonce_not_allowed")
 }

@@ -1,60 +1,32 @@
-//! Sends of this node that are under way or were answered a moment ago, by lane and the nonce that their caller gave.
+//! Sends of this node that are under way, by the call that they are.
 //!
-//! A library that hears nothing sends the same again with the same nonce, and hears then what the first call heard. The store
-//! knows who has a slot; but a caller's nonce need not be the slot that the lane gave, so what was answered is remembered here
-//! for as long as libraries try again.
+//! Which calls are known is the store's to say, on every node and after every restart. Here it is only seen to that a call
+//! which is repeated while it is under way is one: it is taken back when nobody waits for it any more, not when the first who
+//! waited has gone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use landfall_core::request::Payload;
-use landfall_core::{LaneId, Slot};
+use landfall_core::request::{CallId, Payload};
+use landfall_core::{LaneId, RequestId};
+use landfall_engine::Submission;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::error::RpcError;
 
 /// What a call is told in the end; nothing before that.
 type Said = Option<Result<String, RpcError>>;
-type Key = (LaneId, Slot);
-
-/// How long, and how many, answers are remembered.
-const REMEMBERED: Duration = Duration::from_secs(120);
-const MOST_REMEMBERED: usize = 10_000;
+/// Calls that name different keys are different, whatever their nonces.
+type Key = (LaneId, CallId, Option<RequestId>);
 
 struct Call {
     payload: Payload,
     said: watch::Sender<Said>,
-    /// When its hash was given; none while it is under way.
-    answered: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Calls {
-    by_nonce: BTreeMap<Key, Call>,
-    /// Those that were answered, oldest first.
-    answered: VecDeque<(Instant, Key)>,
-}
-
-impl Calls {
-    fn forget_old(&mut self, now: Instant) {
-        while let Some((at, key)) = self.answered.front().copied() {
-            if now.duration_since(at) < REMEMBERED && self.answered.len() <= MOST_REMEMBERED {
-                break;
-            }
-            self.answered.pop_front();
-            // Another one may have come under the same nonce since.
-            if self.by_nonce.get(&key).is_some_and(|call| call.answered == Some(at)) {
-                self.by_nonce.remove(&key);
-            }
-        }
-    }
 }
 
 #[derive(Default)]
 pub(crate) struct Underway {
-    calls: Mutex<Calls>,
+    calls: Mutex<BTreeMap<Key, Call>>,
 }
 
 /// Who waits for what a call is told.
@@ -77,16 +49,7 @@ pub(super) struct First {
 
 impl First {
     pub(super) fn tell(mut self, said: Result<String, RpcError>) {
-        // An error means that nothing landed, or says that something may: then the call may be made anew.
-        if let (Some(key), true) = (self.key, said.is_ok()) {
-            let (mut calls, now) = (self.all.calls(), Instant::now());
-            if let Some(call) = calls.by_nonce.get_mut(&key) {
-                call.answered = Some(now);
-                calls.answered.push_back((now, key));
-            }
-            drop(calls);
-            self.key = None;
-        }
+        self.leave();
         self.said.send_replace(Some(said));
     }
 
@@ -94,13 +57,18 @@ impl First {
     pub(super) async fn left(&self) {
         self.said.closed().await;
     }
+
+    /// Whoever comes from now on asks the store.
+    fn leave(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.all.calls().remove(&key);
+        }
+    }
 }
 
 impl Drop for First {
     fn drop(&mut self) {
-        if let Some(key) = &self.key {
-            self.all.calls().by_nonce.remove(key);
-        }
+        self.leave();
     }
 }
 
@@ -108,81 +76,80 @@ impl Drop for First {
 pub(super) enum Place {
     First(First, Follower),
     Same(Follower),
-    /// The nonce is being used for something else.
-    Taken,
 }
 
 impl Underway {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<Key, Call>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call without a nonce is like no other.
-    pub(super) fn enter(self: &Arc<Self>, lane: LaneId, nonce: Option<Slot>, payload: &Payload) -> Place {
-        let key = nonce.map(|nonce| (lane, nonce));
-        let mut calls = self.calls();
-        calls.forget_old(Instant::now());
-        match key.and_then(|key| calls.by_nonce.get(&key)) {
-            Some(first) if does_the_same(&first.payload, payload) => {
-                return Place::Same(Follower(first.said.subscribe()));
-            }
-            Some(first) if first.answered.is_none() => return Place::Taken,
-            // What the nonce means now is the store's to say.
-            Some(_) | None => {}
-        }
+    /// A call without a nonce is like no other. One whose nonce is being used for something else is for the store to refuse.
+    pub(super) fn enter(self: &Arc<Self>, submission: &Submission) -> Place {
+        let call = submission.at_once.as_ref().and_then(|at_once| at_once.call.clone());
+        let mut key = call.map(|call| (submission.lane, call, submission.request_id.clone()));
         let (said, follower) = watch::channel(None);
-        if let Some(key) = key {
-            calls.by_nonce.insert(key, Call { payload: payload.clone(), said: said.clone(), answered: None });
+        if let Some(name) = &key {
+            let mut calls = self.calls();
+            match calls.get(name) {
+                Some(first) if first.payload.does_the_same(&submission.payload) => {
+                    return Place::Same(Follower(first.said.subscribe()));
+                }
+                Some(_) => key = None,
+                None => {
+                    let call = Call { payload: submission.payload.clone(), said: said.clone() };
+                    calls.insert(name.clone(), call);
+                }
+            }
         }
         Place::First(First { all: self.clone(), key, said }, Follower(follower))
     }
 }
 
-/// Two contents that pay the same to the same with the same data.
-pub(super) fn does_the_same(one: &Payload, other: &Payload) -> bool {
-    (one.to, one.value, &one.data) == (other.to, other.value, &other.data)
-}
-
 #[cfg(test)]
 mod tests {
     use alloy_primitives::{Address, U256};
-    use landfall_core::{Account, ChainId, Wei};
+    use landfall_core::request::{AtOnce, Options};
+    use landfall_core::{Account, ApiKeyId, CallerNonce, ChainId, Wei};
 
     use super::*;
 
+    fn call(nonce: Option<u64>, api_key: &str, key: Option<&str>, value: u64) -> Submission {
+        let api_key = Some(ApiKeyId(api_key.to_owned()));
+        let call = nonce.map(|nonce| CallId { api_key, nonce: CallerNonce(nonce) });
+        Submission {
+            lane: LaneId { chain: ChainId(1), signer: Account(Address::ZERO) },
+            request_id: key.map(|key| RequestId::parse(key).unwrap()),
+            payload: Payload { value: Wei(U256::from(value)), ..Payload::default() },
+            options: Options::default(),
+            at_once: Some(AtOnce { call }),
+        }
+    }
+
     #[tokio::test]
-    async fn the_same_call_follows_the_first_and_another_one_does_not() {
+    async fn the_same_call_follows_the_first_while_it_is_under_way_and_no_other_does() {
         let all = Arc::new(Underway::default());
-        let lane = LaneId { chain: ChainId(1), signer: Account(Address::ZERO) };
-        let pays = |value: u64| Payload { value: Wei(U256::from(value)), ..Payload::default() };
-        let enter = |nonce, value| all.enter(lane, nonce, &pays(value));
-        let Place::First(first, waits) = enter(Some(Slot(3)), 1) else { panic!("nobody was here") };
-        let Place::Same(follows) = enter(Some(Slot(3)), 1) else { panic!("it is the same") };
-        assert!(matches!(enter(Some(Slot(3)), 2), Place::Taken));
-        assert!(matches!(enter(Some(Slot(4)), 1), Place::First(..)));
-        assert!(matches!(enter(None, 1), Place::First(..)));
+        let is_first = |submission: &Submission| matches!(all.clone().enter(submission), Place::First(..));
+        let Place::First(first, waits) = all.enter(&call(Some(3), "a", None, 1)) else {
+            panic!("nobody was here")
+        };
+        let Place::Same(follows) = all.enter(&call(Some(3), "a", None, 1)) else { panic!("it is the same") };
+        for other in [
+            call(Some(3), "a", None, 2),
+            call(Some(3), "a", Some("key"), 1),
+            call(Some(3), "b", None, 1),
+            call(Some(4), "a", None, 1),
+            call(None, "a", None, 1),
+        ] {
+            assert!(is_first(&other), "{other:?}");
+        }
+        let Place::Same(_) = all.enter(&call(Some(3), "a", None, 1)) else {
+            panic!("one that was refused has not taken its place")
+        };
         drop(waits);
         assert!(futures::FutureExt::now_or_never(first.left()).is_none(), "the one that follows waits still");
         first.tell(Ok("hash".to_owned()));
         assert_eq!(follows.told().await, Some(Ok("hash".to_owned())));
-        assert!(matches!(enter(Some(Slot(3)), 2), Place::First(..)), "it is not under way any more");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_is_repeated_for_as_long_as_libraries_ask_and_an_error_is_not() {
-        let all = Arc::new(Underway::default());
-        let lane = LaneId { chain: ChainId(1), signer: Account(Address::ZERO) };
-        let enter = |nonce| all.enter(lane, Some(Slot(nonce)), &Payload::default());
-        let Place::First(good, _waits) = enter(7) else { panic!("nobody was here") };
-        let Place::First(bad, _waits) = enter(8) else { panic!("nobody was here") };
-        good.tell(Ok("hash".to_owned()));
-        bad.tell(Err(RpcError::new(-32000, "no")));
-        // The lane may have given it another slot than its caller's nonce: it is known by the nonce all the same.
-        let Place::Same(again) = enter(7) else { panic!("it was answered before") };
-        assert_eq!(again.told().await, Some(Ok("hash".to_owned())));
-        assert!(matches!(enter(8), Place::First(..)), "what failed may be tried again");
-        tokio::time::advance(REMEMBERED).await;
-        assert!(matches!(enter(7), Place::First(..)));
-        assert!(all.calls().answered.is_empty(), "nothing is remembered for ever");
+        assert!(is_first(&call(Some(3), "a", None, 1)), "from here on the store is asked");
+        assert!(all.calls().is_empty(), "nothing is remembered");
     }
 }

@@ -21,6 +21,7 @@ use super::endpoint::{Claim, Endpoint, Stored, Switch};
 use super::queue::{Failed, Queue, Which};
 use super::sender::{Message, Refusal};
 use crate::event;
+use crate::span::about;
 
 /// Journal entries read at once, and events that may be in memory before the next page is read.
 const PAGE: u32 = 500;
@@ -312,8 +313,8 @@ impl Courier {
             self.endpoint.switch = Switch::Off { why, since: now };
         } else if now.since(since) >= settings.give_up_after {
             let why = format!(
-                "nothing got through for {} seconds; the last failure: {}",
-                now.since(since).as_secs(),
+                "nothing got through for {}; the last failure: {}",
+                about(now.since(since)),
                 refusal.why
             );
             self.endpoint.switch = Switch::Off { why, since: now };

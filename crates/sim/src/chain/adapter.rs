@@ -37,6 +37,17 @@ const REFUSALS: &[SendOutcome] = &[
     SendOutcome::Unknown,
 ];
 
+/// Refusals for good, which may be lies about bytes that the node has.
+const FINAL_REFUSALS: &[SendOutcome] =
+    &[SendOutcome::Invalid, SendOutcome::Reverted, SendOutcome::NeverIncludable];
+
+/// Refusals as too cheap, with or without a reason.
+const CHEAP_REFUSALS: &[SendOutcome] =
+    &[SendOutcome::ReplacementUnderpriced, SendOutcome::Underpriced, SendOutcome::FeeBelowBase];
+
+/// Out of a thousand refusals of bytes that no node has met, so many are for good: those end a transaction.
+const FIRST_IS_FINAL: u64 = 60;
+
 pub(crate) struct SimChain {
     pub(crate) world: Arc<World>,
     pub(crate) node: usize,
@@ -89,6 +100,7 @@ impl SimChain {
         let stored = inner.stored.contains(&hash);
         let dear = wire.value > APPROVE_ABOVE.0;
         let approved = !dear || wire.content().is_some_and(|content| inner.approved.contains(&content));
+        inner.met.insert(hash);
         let Some(chain) = inner.chains.get_mut(&self.id) else { return SendOutcome::Unknown };
         let outcome = chain.admit(endpoint, wire);
         drop(inner);
@@ -123,11 +135,24 @@ impl SimChain {
         if world.strikes(Fault::Refusal) {
             return world.lock().rng.pick(REFUSALS).copied().unwrap_or(SendOutcome::Unknown);
         }
+        if world.strikes(Fault::Verdict) {
+            return self.refuse(wire);
+        }
         let outcome = self.deliver(endpoint, wire);
         if world.strikes(Fault::Duplicate) {
             self.deliver(endpoint, wire);
         }
         if world.strikes(Fault::LostReply) { SendOutcome::Unknown } else { outcome }
+    }
+
+    /// A no, and nothing is taken. To bytes that are new everywhere it is seldom a final one, or little would ever land.
+    fn refuse(&self, wire: &Wire) -> SendOutcome {
+        let hash = wire.hash();
+        let mut inner = self.world.lock();
+        let met = inner.met.contains(&hash);
+        let is_final = inner.rng.chance(if met { 500 } else { FIRST_IS_FINAL });
+        let answers = if is_final { FINAL_REFUSALS } else { CHEAP_REFUSALS };
+        inner.rng.pick(answers).copied().unwrap_or(SendOutcome::Unknown)
     }
 
     fn deliver_later(&self, endpoint: usize, wire: Wire) {
@@ -269,10 +294,13 @@ impl Chain for SimChain {
     }
 
     async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, Error> {
-        let (endpoint, fork) = self.reach("show its pool").await?;
+        let (_, fork) = self.reach("show its pool").await?;
+        let now = self.world.now();
         let inner = self.world.lock();
-        let pool = inner.chains.get(&self.id).and_then(|chain| chain.endpoints.get(endpoint));
-        let in_pool = |hash: &TxHash| pool.is_some_and(|at| at.pool.values().any(|(other, _)| other == hash));
+        let endpoints = inner.chains.get(&self.id).map_or(&[][..], |chain| &chain.endpoints);
+        // Everybody who answers is asked.
+        let up = || endpoints.iter().filter(|at| at.down_until <= now);
+        let in_pool = |hash: &TxHash| up().any(|at| at.pool.values().any(|(other, _)| other == hash));
         Ok(hashes.iter().map(|hash| in_pool(hash) || ChainModel::receipt(&fork, hash).is_some()).collect())
     }
 
@@ -364,6 +392,9 @@ impl Chain for SimChain {
                 text: Some("no endpoint answers".into()),
                 latency_ms: 0,
             });
+            if FINAL_REFUSALS.contains(&report.outcome) {
+                self.world.lock().refused.extend(wire.content());
+            }
             if self.world.has(Planted::AlreadyKnownIsFailure) && report.outcome == SendOutcome::AlreadyKnown {
                 report.outcome = SendOutcome::Invalid;
             }

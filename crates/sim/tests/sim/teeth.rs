@@ -44,10 +44,13 @@ teeth! {
     a_cursor_from_the_pending_count_is_found: PendingCount;
     a_lost_wake_up_is_found: LostWakeUp;
     a_slot_recycled_on_timeout_is_found: RecycleOnTimeout;
+    a_slot_freed_by_a_nodes_no_is_found: RefusalFreesSlot;
+    an_end_by_a_nodes_no_to_a_re_send_is_found: RefusalEndsTaken;
     a_requeue_on_a_null_receipt_is_found: RequeueOnNullReceipt;
     confirming_without_a_block_hash_is_found: NoBlockHash;
     a_bump_that_takes_a_new_slot_is_found: BumpTakesNewSlot;
     a_removal_that_forgets_the_key_is_found: RemovalForgetsKey;
+    a_retry_matched_by_slot_only_is_found: NonceIsSlot;
     a_slot_forgotten_when_its_transaction_ends_is_found: ForgottenAtFinality;
     a_cancel_before_the_chain_decided_is_found: CancelAtOnce;
     a_replace_that_takes_a_new_slot_is_found: ReplaceTakesNewSlot;
@@ -64,6 +67,7 @@ teeth! {
     a_budget_that_forgets_what_is_out_is_found: BudgetForgetsOut;
     slots_without_funds_are_found: FundsIgnored;
     a_stranger_believed_before_finality_is_found: ProvenBeforeFinal;
+    a_stranger_believed_at_the_lanes_finality_is_found: ProvenAtFinality;
     own_bytes_taken_for_a_strangers_are_found: AlikeIsForeign;
     a_cursor_that_jumps_over_unknown_slots_is_found: JumpsOverUnknown;
     another_chain_taken_for_the_same_is_found: AnyChainWillDo;
@@ -73,4 +77,6 @@ teeth! {
     a_slot_told_before_it_is_stored_is_found: ToldBeforeCommit;
     finality_by_time_is_found: FinalByTime;
     a_forgotten_ceiling_is_found: CeilingForgotten;
+    a_day_of_the_budget_by_the_nodes_clock_is_found: DayByOwnClock;
+    a_stored_time_in_the_future_that_is_waited_for_is_found: WaitsForStoredTime;
 }

@@ -1,4 +1,4 @@
-//! Admission: one row per signer and key, for ever.
+//! Admission: one row per signer and key, for ever, and one per call.
 
 use landfall_core::journal::Entry;
 use landfall_core::ports::store::Admission;
@@ -32,8 +32,21 @@ pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission
         }
         return Err(rules::id_taken(existing.id));
     }
+    if let Some(known) = under_nonce(space, new) {
+        return Ok(known);
+    }
     let tx = rules::admitted(new, space.next_order());
     space.insert_tx(tx.clone());
     space.write_entry(new.lane, Some(new.id), new.request.accepted_at, Entry::Accepted);
     Ok(Admission::New(tx))
+}
+
+/// What there is under the nonce that the caller gave.
+fn under_nonce(space: &Space, new: &NewTransaction) -> Option<Admission> {
+    let call = (new.lane, new.request.call()?.clone());
+    if let Some(existing) = space.by_call.get(&call).and_then(|id| space.tx(*id)) {
+        return Some(rules::under_nonce(existing.clone(), new));
+    }
+    let kept = space.kept_by_call.get(&call).and_then(|id| space.kept.get(id))?;
+    Some(rules::kept_under_nonce(kept.clone(), new))
 }

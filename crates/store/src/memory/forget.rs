@@ -57,6 +57,11 @@ fn remove(space: &mut Space, id: TxId) {
         space.by_key.remove(&key);
         space.kept_by_key.insert(key, id);
     }
+    if let Some(call) = &kept.call {
+        let call = (tx.lane, call.id.clone());
+        space.by_call.remove(&call);
+        space.kept_by_call.insert(call, id);
+    }
     space.kept.insert(id, kept);
 }
 

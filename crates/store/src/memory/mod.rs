@@ -28,12 +28,14 @@ use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
+    TxHash, TxId,
 };
 
 use crate::rules;
@@ -74,6 +76,25 @@ impl Memory {
     /// Puts a backup back: everything since is gone, for every clone.
     pub fn restore(&self, snapshot: &Snapshot) {
         *self.spaces.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.0.clone();
+    }
+
+    /// As [`Self::restore`], for a store with a mark beside it, which tells that it went back.
+    pub fn restore_marked(&self, snapshot: &Snapshot) {
+        let before = self.journal_ends();
+        self.restore(snapshot);
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, mark) in before {
+            let space = spaces.entry(name).or_default();
+            let journal = space.journal_end();
+            if journal < mark {
+                space.went_back(Older::Behind { journal, mark });
+            }
+        }
+    }
+
+    fn journal_ends(&self) -> Vec<(Namespace, JournalSeq)> {
+        let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        spaces.iter().map(|(name, space)| (name.clone(), space.journal_end())).collect()
     }
 
     fn space<T>(&self, work: impl FnOnce(&mut Space) -> T) -> T {
@@ -118,6 +139,16 @@ impl Log for Memory {
             }
             answers.into_values().collect()
         })
+    }
+
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        Ok(self.space(|space| {
+            let was_older = space.older.take().is_some();
+            if was_older {
+                commands.iter().for_each(|command| space.insert_command(command));
+            }
+            was_older
+        }))
     }
 }
 
@@ -210,6 +241,22 @@ impl Reads for Memory {
         Ok(self.space(|space| forget::by_request(space, signer, request)))
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        Ok(self.space(|space| reads::tx_by_call(space, lane, call)))
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        Ok(self.space(|space| reads::kept_by_call(space, lane, call)))
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        Ok(self.space(|space| reads::nonces_from(space, lane, from, limit)))
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        Ok(self.space(|space| reads::kept_by_first_hash(space, chain, hash)))
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         Ok(self.space(|space| reads::txs(space, query)))
     }
@@ -234,6 +281,10 @@ impl Reads for Memory {
 
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
         Ok(self.space(|space| space.chains.get(&chain).cloned()))
+    }
+
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        Ok(self.space(|space| space.older.clone()))
     }
 
     async fn writable(&self) -> Result<(), Error> {

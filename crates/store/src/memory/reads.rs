@@ -5,9 +5,12 @@ use std::ops::RangeInclusive;
 
 use landfall_core::attempt::Attempt;
 use landfall_core::journal::JournalRow;
-use landfall_core::ports::store::{Command, LaneRecord, LaneSummary, TxQuery, TxRecord};
+use landfall_core::ports::store::{Command, Kept, LaneRecord, LaneSummary, TxQuery, TxRecord};
+use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
-use landfall_core::{Account, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot, TxId};
+use landfall_core::{
+    Account, CallerNonce, ChainId, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot, TxHash, TxId,
+};
 
 use super::leases;
 use super::space::{AttemptKey, Space, StoredLane};
@@ -45,6 +48,7 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
         row: stored.row,
         bound: bound.collect(),
         attempts,
+        older: space.older.clone(),
     }
 }
 
@@ -85,6 +89,29 @@ pub(super) fn tx(space: &Space, id: TxId) -> Option<TxRecord> {
 pub(super) fn tx_by_request(space: &Space, signer: Account, request: &RequestId) -> Option<TxRecord> {
     let id = space.by_key.get(&(signer, request.clone()))?;
     tx(space, *id)
+}
+
+pub(super) fn tx_by_call(space: &Space, lane: LaneId, call: &CallId) -> Option<Transaction> {
+    let id = space.by_call.get(&(lane, call.clone()))?;
+    space.tx(*id).cloned()
+}
+
+pub(super) fn kept_by_call(space: &Space, lane: LaneId, call: &CallId) -> Option<Kept> {
+    let id = space.kept_by_call.get(&(lane, call.clone()))?;
+    space.kept.get(id).cloned()
+}
+
+pub(super) fn nonces_from(space: &Space, lane: LaneId, from: &CallId, limit: u32) -> Vec<CallerNonce> {
+    let last = CallId { nonce: CallerNonce(u64::MAX), ..from.clone() };
+    let calls = (lane, from.clone())..=(lane, last);
+    let known = space.by_call.range(calls.clone()).chain(space.kept_by_call.range(calls));
+    let nonces: BTreeSet<CallerNonce> = known.map(|((_, call), _)| call.nonce).collect();
+    nonces.into_iter().take(size(limit)).collect()
+}
+
+pub(super) fn kept_by_first_hash(space: &Space, chain: ChainId, hash: TxHash) -> Option<Kept> {
+    let is_it = |kept: &&Kept| kept.lane.chain == chain && kept.first_hash == Some(hash);
+    space.kept.values().find(is_it).cloned()
 }
 
 pub(super) fn txs(space: &Space, query: &TxQuery) -> Vec<Transaction> {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_core::attempt::Attempt;
 use landfall_core::journal::{Entry, JournalRow};
-use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow};
+use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow, Older};
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
     Account, ChainId, CommandId, JournalSeq, LaneId, LaneVersion, Millis, QueueOrder, RequestId, SessionId,
@@ -68,10 +69,14 @@ pub(super) struct Space {
     pub(super) chains: BTreeMap<ChainId, ChainRecord>,
     pub(super) kept: BTreeMap<TxId, Kept>,
     pub(super) kept_by_key: BTreeMap<(Account, RequestId), TxId>,
+    pub(super) kept_by_call: BTreeMap<(LaneId, CallId), TxId>,
     pub(super) documents: Documents,
+    /// It went back, and nobody has accepted it yet.
+    pub(super) older: Option<Older>,
 
     pub(super) by_order: BTreeMap<QueueOrder, TxId>,
     pub(super) by_key: BTreeMap<(Account, RequestId), TxId>,
+    pub(super) by_call: BTreeMap<(LaneId, CallId), TxId>,
     pub(super) waiting: BTreeSet<(LaneId, QueueOrder)>,
     pub(super) bound: BTreeMap<(LaneId, Slot), TxId>,
     pub(super) open_attempts: BTreeSet<AttemptKey>,
@@ -96,6 +101,9 @@ impl Space {
         self.by_order.insert(tx.order, tx.id);
         if let Some(key) = &tx.request.request_id {
             self.by_key.insert((tx.lane.signer, key.clone()), tx.id);
+        }
+        if let Some(call) = tx.request.call() {
+            self.by_call.insert((tx.lane, call.clone()), tx.id);
         }
         self.waiting.insert((tx.lane, tx.order));
         self.txs.insert(tx.id, StoredTx { tx, phase: Phase::Waiting });
@@ -128,6 +136,12 @@ impl Space {
                 self.bound.insert((stored.tx.lane, slot), id);
             }
             (Phase::Bound, None) | (Phase::Done, _) => {}
+        }
+        let freed = stored.tx.request.call().filter(|_| status.ended_unsigned());
+        if let Some(call) = freed.map(|call| (stored.tx.lane, call.clone()))
+            && self.by_call.get(&call) == Some(&id)
+        {
+            self.by_call.remove(&call);
         }
     }
 
@@ -173,5 +187,20 @@ impl Space {
             stored.done = true;
             self.open_commands.remove(&(stored.command.lane, stored.seq));
         }
+    }
+
+    pub(super) fn journal_end(&self) -> JournalSeq {
+        self.journal.last_key_value().map_or(JournalSeq(0), |(seq, _)| *seq)
+    }
+
+    /// An acceptance that lanes have not heard of was of an earlier time.
+    pub(super) fn went_back(&mut self, why: Older) {
+        self.older = Some(why);
+        let is_acceptance = |stored: &&StoredCommand| {
+            !stored.done && stored.command.kind == landfall_core::ports::store::CommandKind::AcceptStore
+        };
+        let open: Vec<CommandId> =
+            self.commands.values().filter(is_acceptance).map(|stored| stored.command.id).collect();
+        open.into_iter().for_each(|id| self.finish_command(id));
     }
 }

@@ -1,4 +1,4 @@
-//! Admissions: one row per signer and key, for ever.
+//! Admissions: one row per signer and key, for ever, and one per call.
 //!
 //! All of a group are one statement. Rows are inserted in the order of their keys, so that two groups that bring the
 //! same keys wait for each other and never crosswise; the queue's order comes from numbers that were drawn before.
@@ -7,20 +7,46 @@ use std::collections::BTreeMap;
 
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::Admission;
-use landfall_core::request::NewTransaction;
+use landfall_core::request::{CallId, NewTransaction};
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, LaneId, QueueOrder, RequestId, TxId};
 use uuid::Uuid;
 
 use super::error::Fault;
+use super::group::Value;
 use super::rows::{self, phase_code, state_code};
+use crate::columns::call_columns;
 use crate::rules::{self, Phase};
 
-/// What the store already has under the keys and ids of some admissions.
+/// What the store already has under the keys, ids and nonces of some admissions.
 #[derive(Default)]
 pub(super) struct Known {
     by_key: BTreeMap<(Account, RequestId), Transaction>,
     by_id: BTreeMap<TxId, Transaction>,
+    by_call: BTreeMap<(LaneId, CallId), Transaction>,
+}
+
+/// The calls of some admissions, column by column.
+#[derive(Default)]
+pub(super) struct Calls<'a> {
+    pub(super) lanes: Vec<i64>,
+    pub(super) keys: Vec<&'a str>,
+    pub(super) nonces: Vec<i64>,
+}
+
+impl<'a> Calls<'a> {
+    /// Of those that gave a nonce. A lane without a number has no calls that are known.
+    pub(super) fn of(news: &[&'a NewTransaction], lanes: &BTreeMap<LaneId, i64>) -> Self {
+        let mut calls = Self::default();
+        for new in news {
+            let (Some(call), Some(lane)) = (new.request.call(), lanes.get(&new.lane)) else { continue };
+            let (key, nonce) = call_columns(call);
+            calls.lanes.push(*lane);
+            calls.keys.push(key);
+            calls.nonces.push(nonce);
+        }
+        calls
+    }
 }
 
 impl Known {
@@ -29,11 +55,13 @@ impl Known {
         db: &ClientWrapper,
         namespace: i64,
         news: &[&NewTransaction],
+        lanes: &BTreeMap<LaneId, i64>,
     ) -> Result<Self, Fault> {
         let mut known = Self::default();
         if news.is_empty() {
             return Ok(known);
         }
+        known.read_calls(db, &Calls::of(news, lanes)).await?;
         let (signers, keys): (Vec<&[u8]>, Vec<&str>) = news
             .iter()
             .filter_map(|new| Some((new.lane.signer.0.as_slice(), new.request.request_id.as_ref()?.as_str())))
@@ -66,6 +94,27 @@ impl Known {
         Ok(known)
     }
 
+    async fn read_calls(&mut self, db: &ClientWrapper, calls: &Calls<'_>) -> Result<(), Fault> {
+        if calls.lanes.is_empty() {
+            return Ok(());
+        }
+        let by_call = format!(
+            "SELECT {} FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
+             JOIN tx ON tx.lane = u.lane AND tx.api_key = u.api_key AND tx.caller_nonce = u.nonce
+                AND tx.caller_nonce IS NOT NULL
+             JOIN lane ON lane.id = tx.lane",
+            rows::TX_COLUMNS
+        );
+        let by_call = db.prepare_cached(&by_call).await?;
+        for row in db.query(&by_call, &[&calls.lanes, &calls.keys, &calls.nonces]).await? {
+            let tx = rows::tx(&row)?;
+            if let Some(call) = tx.request.call().cloned() {
+                self.by_call.insert((tx.lane, call), tx);
+            }
+        }
+        Ok(())
+    }
+
     /// What an admission amounts to, if its key or id is known. `again`: it was tried before and may have landed, so
     /// what stands under its own id is its own work. What came later than this one does not count.
     pub(super) fn answer(
@@ -96,6 +145,12 @@ impl Known {
             Err(Fault::Refused(rules::id_taken(existing.id)))
         })
     }
+
+    /// What an admission amounts to, if its caller gave its nonce before.
+    pub(super) fn under_nonce(&self, new: &NewTransaction) -> Option<Admission> {
+        let call = (new.lane, new.request.call()?.clone());
+        Some(rules::under_nonce(self.by_call.get(&call)?.clone(), new))
+    }
 }
 
 /// The rows of admissions, column by column.
@@ -108,13 +163,24 @@ pub(super) struct Rows<'a> {
     keys: Vec<Option<&'a str>>,
     requests: Vec<String>,
     statuses: Vec<String>,
+    api_keys: Vec<Option<&'a str>>,
+    nonces: Vec<Option<i64>>,
 }
 
+/// For admissions without a caller's nonce, and for groups in which some have one.
 pub(super) const INSERT: &str =
     "INSERT INTO tx (namespace, ord, id, lane, signer, request_id, phase, state, request, status)
      SELECT $1, u.ord, u.id, u.lane, u.signer, u.key, $2, $3, u.request, u.status
      FROM unnest($4::bigint[], $5::uuid[], $6::bigint[], $7::bytea[], $8::text[], $9::text[], $10::text[])
         AS u (ord, id, lane, signer, key, request, status)
+     ON CONFLICT DO NOTHING RETURNING ord";
+
+pub(super) const INSERT_CALLS: &str =
+    "INSERT INTO tx (namespace, ord, id, lane, signer, request_id, phase, state, request, status, api_key, caller_nonce)
+     SELECT $1, u.ord, u.id, u.lane, u.signer, u.key, $2, $3, u.request, u.status, u.api_key, u.nonce
+     FROM unnest($4::bigint[], $5::uuid[], $6::bigint[], $7::bytea[], $8::text[], $9::text[], $10::text[],
+            $11::text[], $12::bigint[])
+        AS u (ord, id, lane, signer, key, request, status, api_key, nonce)
      ON CONFLICT DO NOTHING RETURNING ord";
 
 impl<'a> Rows<'a> {
@@ -139,42 +205,47 @@ impl<'a> Rows<'a> {
             rows.keys.push(new.request.request_id.as_ref().map(RequestId::as_str));
             rows.requests.push(serde_json::to_string(&new.request)?);
             rows.statuses.push(serde_json::to_string(&rules::admitted(new, QueueOrder(ord)).status)?);
+            let call = new.request.call().map(call_columns);
+            rows.api_keys.push(call.map(|(key, _)| key));
+            rows.nonces.push(call.map(|(_, nonce)| nonce));
         }
         Ok(rows)
     }
 
-    /// Inserts those whose key and id are free, and answers their numbers.
+    /// Inserts those whose key, id and nonce are free, and answers their numbers. `has_calls`: the statement is
+    /// [`INSERT_CALLS`].
     pub(super) async fn insert(
         &self,
         db: &ClientWrapper,
         statement: &tokio_postgres::Statement,
         namespace: i64,
+        has_calls: bool,
     ) -> Result<Vec<i64>, tokio_postgres::Error> {
         if self.ords.is_empty() {
             return Ok(Vec::new());
         }
         let accepted = state_code(landfall_core::transaction::TxState::Accepted);
-        let found = db
-            .query(
-                statement,
-                &[
-                    &namespace,
-                    &phase_code(Phase::Waiting),
-                    &accepted,
-                    &self.ords,
-                    &self.ids,
-                    &self.lanes,
-                    &self.signers,
-                    &self.keys,
-                    &self.requests,
-                    &self.statuses,
-                ],
-            )
-            .await?;
+        let waiting = phase_code(Phase::Waiting);
+        let mut values: Vec<Value<'_>> = vec![
+            &namespace,
+            &waiting,
+            &accepted,
+            &self.ords,
+            &self.ids,
+            &self.lanes,
+            &self.signers,
+            &self.keys,
+            &self.requests,
+            &self.statuses,
+        ];
+        if has_calls {
+            values.extend([&self.api_keys as Value<'_>, &self.nonces]);
+        }
+        let found = db.query(statement, &values).await?;
         found.iter().map(|row| row.try_get(0)).collect()
     }
 }
 
-fn key_of(new: &NewTransaction) -> (Account, Option<&RequestId>) {
-    (new.lane.signer, new.request.request_id.as_ref())
+fn key_of(new: &NewTransaction) -> (Account, Option<&RequestId>, Option<&CallId>) {
+    (new.lane.signer, new.request.request_id.as_ref(), new.request.call())
 }

@@ -51,6 +51,10 @@ pub(super) const UPDATE: &str =
         AS u (ord, phase, state, ended, slot, status, id)
      WHERE tx.ord = u.ord AND tx.id = u.id";
 
+/// Nothing was signed for these: the same calls may be made again.
+pub(super) const FREE: &str = "UPDATE tx SET api_key = NULL, caller_nonce = NULL
+     WHERE ord = ANY ($1::bigint[]) AND caller_nonce IS NOT NULL";
+
 pub(super) const ATTEMPTS: &str =
     "INSERT INTO attempt (lane, slot, ordinal, tx, hash, raw, details, hints, apart)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bytea[], $6::bytea[],
@@ -274,6 +278,8 @@ pub(super) struct Rows<'a> {
     fences: FenceColumns,
     leaving: Vec<i64>,
     txs: TxColumns,
+    /// Rows whose callers' nonces are free again.
+    freed: Vec<i64>,
     attempts: AttemptColumns<'a>,
     hints: BTreeMap<(i64, i64, i64), (usize, String)>,
     /// Slots that are closed in the rows of their attempts: lane, first, last.
@@ -376,6 +382,9 @@ impl<'a> Rows<'a> {
             self.txs.slots.push(change.slot);
             self.txs.statuses.push(status);
             self.txs.ids.push(change.id.0);
+            if change.status.ended_unsigned() {
+                self.freed.push(change.place.order);
+            }
         }
         for (hint, text) in commit.hints.iter().zip(hints) {
             self.hints.insert((lane, bits(hint.slot.0), i64::from(hint.ordinal)), (index, text));
@@ -440,6 +449,13 @@ impl<'a> Rows<'a> {
         }
         let updated = db.execute(statement, &[ords, phases, states, ended, slots, statuses, ids]).await?;
         Ok(usize::try_from(updated).is_ok_and(|updated| updated == ords.len()))
+    }
+
+    pub(super) async fn free_nonces(&self, db: &ClientWrapper, statement: &Statement) -> Result<(), Error> {
+        if !self.freed.is_empty() {
+            db.execute(statement, &[&self.freed]).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn insert_attempts(

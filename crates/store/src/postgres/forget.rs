@@ -1,5 +1,5 @@
 //! Removing the history of what ended long ago, in small steps, each a transaction of its own. What stays is a row in
-//! `kept`: the id, the key and how it ended, so that a late retry is still answered and never lands again.
+//! `kept`: the id, the key, the call and how it ended, so that a late retry is still answered and never lands again.
 //!
 //! A key goes from `tx` to `kept` while somebody may be inserting it: the insert waits for the removal, finds the key
 //! free, and would go through. So every admission looks into `kept` after its insert, by a statement of its own.
@@ -8,15 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::{Admission, Forget, Forgotten, Kept};
-use landfall_core::request::NewTransaction;
+use landfall_core::request::{CallId, NewTransaction};
 use landfall_core::transaction::Transaction;
-use landfall_core::{Account, QueueOrder, RequestId, TxId};
+use landfall_core::{Account, ChainId, LaneId, QueueOrder, RequestId, TxHash, TxId};
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::commit;
 use super::error::Fault;
-use super::rows;
+use super::lanes::LaneNumbers;
+use super::rows::{self, bits};
+use crate::columns::call_columns;
 use crate::rules;
 
 /// Looks at the next transactions in their order and removes those that may go. The caller begins and commits.
@@ -91,15 +93,23 @@ async fn remove(db: &ClientWrapper, namespace: i64, going: &[(Transaction, i64)]
     let signers: Vec<&[u8]> = going.iter().map(|(tx, _)| tx.lane.signer.0.as_slice()).collect();
     let keys: Vec<Option<&str>> =
         going.iter().map(|(tx, _)| tx.request.request_id.as_ref().map(RequestId::as_str)).collect();
-    let details =
-        going.iter().map(|(tx, _)| serde_json::to_string(&Kept::of(tx))).collect::<Result<Vec<_>, _>>()?;
+    let kept: Vec<Kept> = going.iter().map(|(tx, _)| Kept::of(tx)).collect();
+    let details = kept.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    let calls: Vec<_> =
+        kept.iter().map(|kept| kept.call.as_ref().map(|call| call_columns(&call.id))).collect();
+    let api_keys: Vec<Option<&str>> = calls.iter().map(|call| call.map(|(key, _)| key)).collect();
+    let nonces: Vec<Option<i64>> = calls.iter().map(|call| call.map(|(_, nonce)| nonce)).collect();
+    let first: Vec<Option<&[u8]>> =
+        kept.iter().map(|kept| kept.first_hash.as_ref().map(|hash| hash.0.as_slice())).collect();
     let keep = db
         .prepare_cached(
-            "INSERT INTO kept (namespace, id, signer, request_id, details)
-             SELECT $1, u.* FROM unnest($2::uuid[], $3::bytea[], $4::text[], $5::text[]) AS u",
+            "INSERT INTO kept (namespace, id, signer, request_id, details, lane, api_key, caller_nonce, first_hash)
+             SELECT $1, u.* FROM unnest($2::uuid[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                $8::bigint[], $9::bytea[]) AS u",
         )
         .await?;
-    db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details]).await?;
+    db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details, &lanes, &api_keys, &nonces, &first])
+        .await?;
     for table in ["attempt", "journal"] {
         let delete = format!(
             "DELETE FROM {table} USING unnest($1::uuid[], $2::bigint[]) AS u (tx, lane)
@@ -113,11 +123,12 @@ async fn remove(db: &ClientWrapper, namespace: i64, going: &[(Transaction, i64)]
     Ok(u32::try_from(removed).unwrap_or(u32::MAX))
 }
 
-/// What stayed under the keys and ids of some admissions.
+/// What stayed under the keys, ids and nonces of some admissions.
 #[derive(Default)]
 pub(super) struct Stayed {
     by_key: BTreeMap<(Account, RequestId), Kept>,
     by_id: BTreeMap<TxId, Kept>,
+    by_call: BTreeMap<(LaneId, CallId), Kept>,
 }
 
 /// By ids and by keys.
@@ -127,6 +138,12 @@ pub(super) const STAYED: &str =
      SELECT kept.details FROM unnest($3::bytea[], $4::text[]) AS u (signer, key)
      JOIN kept ON kept.signer = u.signer AND kept.request_id = u.key AND kept.namespace = $1
         AND kept.request_id IS NOT NULL";
+
+/// By calls.
+pub(super) const STAYED_CALLS: &str =
+    "SELECT kept.details FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
+     JOIN kept ON kept.lane = u.lane AND kept.api_key = u.api_key AND kept.caller_nonce = u.nonce
+        AND kept.caller_nonce IS NOT NULL";
 
 impl Stayed {
     pub(super) async fn read(
@@ -156,19 +173,22 @@ impl Stayed {
         db.query(find, &[&namespace, &ids, &signers, &keys]).await
     }
 
-    pub(super) fn of(found: &[Row]) -> Result<Self, Fault> {
+    pub(super) fn of<'r>(found: impl IntoIterator<Item = &'r Row>) -> Result<Self, Fault> {
         let mut stayed = Self::default();
         for row in found {
             let kept: Kept = rows::json("kept.details", row.try_get(0)?)?;
             if let Some(key) = kept.request_id.clone() {
                 stayed.by_key.insert((kept.lane.signer, key), kept.clone());
             }
+            if let Some(call) = &kept.call {
+                stayed.by_call.insert((kept.lane, call.id.clone()), kept.clone());
+            }
             stayed.by_id.insert(kept.id, kept);
         }
         Ok(stayed)
     }
 
-    /// What an admission amounts to, if what it names was removed.
+    /// What an admission amounts to, if what it names by key or id was removed.
     pub(super) fn answer(&self, new: &NewTransaction) -> Option<Result<Admission, Fault>> {
         let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
         if let Some(kept) = key.and_then(|key| self.by_key.get(&key)) {
@@ -176,6 +196,12 @@ impl Stayed {
         }
         let kept = self.by_id.get(&new.id)?;
         Some(rules::kept_under_id(kept.clone(), new).map_err(Fault::Refused))
+    }
+
+    /// What an admission amounts to, if its caller gave its nonce with one that was removed.
+    pub(super) fn under_nonce(&self, new: &NewTransaction) -> Option<Admission> {
+        let call = (new.lane, new.request.call()?.clone());
+        Some(rules::kept_under_nonce(self.by_call.get(&call)?.clone(), new))
     }
 }
 
@@ -196,5 +222,35 @@ pub(super) async fn by_request(
     let find = "SELECT details FROM kept WHERE signer = $1 AND request_id = $2 AND namespace = $3";
     let find = db.prepare_cached(find).await?;
     let row = db.query_opt(&find, &[&signer.0.as_slice(), &request.as_str(), &namespace]).await?;
+    row.map(|row| rows::json("kept.details", row.try_get(0)?)).transpose()
+}
+
+/// What stayed of a call.
+pub(super) async fn by_call(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    lane: LaneId,
+    call: &CallId,
+) -> Result<Option<Kept>, Fault> {
+    let Some(lane) = numbers.find(db, namespace, [lane]).await?.remove(&lane) else { return Ok(None) };
+    let (key, nonce) = call_columns(call);
+    let find = "SELECT details FROM kept WHERE lane = $1 AND api_key = $2 AND caller_nonce = $3";
+    let find = db.prepare_cached(find).await?;
+    let row = db.query_opt(&find, &[&lane, &key, &nonce]).await?;
+    row.map(|row| rows::json("kept.details", row.try_get(0)?)).transpose()
+}
+
+/// What stayed of one whose callers were told this hash, if another one won.
+pub(super) async fn by_first_hash(
+    db: &ClientWrapper,
+    namespace: i64,
+    chain: ChainId,
+    hash: TxHash,
+) -> Result<Option<Kept>, Fault> {
+    let find = "SELECT kept.details FROM kept JOIN lane ON lane.id = kept.lane
+         WHERE kept.first_hash = $1 AND kept.namespace = $2 AND lane.chain = $3 LIMIT 1";
+    let find = db.prepare_cached(find).await?;
+    let row = db.query_opt(&find, &[&hash.0.as_slice(), &namespace, &bits(chain.0)]).await?;
     row.map(|row| rows::json("kept.details", row.try_get(0)?)).transpose()
 }

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tokio_postgres::Statement;
 
 use super::Inner;
-use super::admit::{self, Known};
+use super::admit::{self, Calls, Known};
 use super::commit::{self, Lowest, Place, Places, Verdict};
 use super::error::Fault;
 use super::forget::{self, Stayed};
@@ -163,18 +163,22 @@ fn never_reached() -> store::Error {
 }
 
 /// Cuts a group where a write depends on what became of one before it: a second commit of one lane, a second
-/// admission under one id, or one that would make a lane although its key may just have been taken.
+/// admission under one id or of one call, or one that would make a lane although its key may just have been taken.
 fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut indices = Vec::new();
     let (mut lanes, mut ids, mut keys) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut calls = BTreeSet::new();
     for index in rules::order(group) {
         let repeated = match group.get(index) {
             Some(Write::Lane(commit)) => !lanes.insert(commit.lane),
             Some(Write::Admit(new)) => {
                 let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
                 let key_repeated = key.is_some_and(|key| !keys.insert(key));
-                !ids.insert(new.id) || (key_repeated && store.numbers.known(new.lane).is_none())
+                let call_repeated = new.request.call().is_some_and(|call| !calls.insert((new.lane, call)));
+                !ids.insert(new.id)
+                    || call_repeated
+                    || (key_repeated && store.numbers.known(new.lane).is_none())
             }
             Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => false,
         };
@@ -183,9 +187,13 @@ fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
             lanes.clear();
             ids.clear();
             keys.clear();
+            calls.clear();
             match group.get(index) {
                 Some(Write::Lane(commit)) => drop(lanes.insert(commit.lane)),
-                Some(Write::Admit(new)) => drop(ids.insert(new.id)),
+                Some(Write::Admit(new)) => {
+                    ids.insert(new.id);
+                    calls.extend(new.request.call().map(|call| (new.lane, call)));
+                }
                 Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => {}
             }
         }
@@ -289,7 +297,8 @@ async fn body<'g>(
         db.batch_execute("SET LOCAL statement_timeout = 0").await?;
         return Ok(());
     }
-    let prepared = Prepared::on(db).await?;
+    let has_calls = work.admissions.iter().any(|(_, new)| new.request.call().is_some());
+    let prepared = Prepared::on(db, has_calls).await?;
     let lanes = resolve_lanes(store, db, batch, work, answers).await?;
     let news: Vec<&NewTransaction> = work.admissions.iter().map(|(_, new)| *new).collect();
     // Numbers are drawn first; without any to draw, the beginning goes with what follows.
@@ -306,13 +315,16 @@ async fn body<'g>(
     let others_of: [Value<'_>; 2] = [&namespace, &session];
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
+    let calls = Calls::of(&news, &lanes);
+    let calls_of: [Value<'_>; 3] = [&calls.lanes, &calls.keys, &calls.nonces];
     // Sent at once; the server does them in this order.
-    let ((), inserted, alone, stayed, (), (), (), heads, places) = tokio::try_join!(
+    let ((), inserted, alone, stayed, stayed_calls, (), (), (), heads, places) = tokio::try_join!(
         biased;
         async { if let Some(begin) = &begin { db.batch_execute(begin).await } else { Ok(()) } },
-        inserts.insert(db, &prepared.insert, namespace),
+        inserts.insert(db, &prepared.insert, namespace, has_calls),
         some(db, &prepared.alone, news.is_empty(), &others_of),
         Stayed::rows(db, &prepared.stayed, namespace, &news),
+        some(db, &prepared.stayed_calls, calls.lanes.is_empty(), &calls_of),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),
         lock(db, &prepared.lock, &numbers),
@@ -326,8 +338,8 @@ async fn body<'g>(
     let mut waiting = Vec::new();
     let inserted: BTreeSet<i64> = inserted.into_iter().collect();
     let mut refused = Vec::new();
-    let stayed = Stayed::of(&stayed)?;
-    let admitted = admissions(store, db, batch, work, &ords, &inserted, &stayed).await?;
+    let stayed = Stayed::of(stayed.iter().chain(&stayed_calls))?;
+    let admitted = admissions(store, db, batch, work, &lanes, (&ords, &inserted), &stayed).await?;
     for (((index, new), ord), admission) in work.admissions.iter().zip(&ords).zip(admitted) {
         match admission {
             Ok(admission) => {
@@ -413,11 +425,12 @@ async fn change(
     namespace: i64,
     rows: &commit::Rows<'_>,
 ) -> Result<(), Failure> {
-    let (fenced, (), updated, (), hints, (), commands, (), ()) = tokio::try_join!(
+    let (fenced, (), updated, (), (), hints, (), commands, (), ()) = tokio::try_join!(
         biased;
         rows.fence(db, &prepared.fence),
         rows.leave_slots(db, &prepared.leave),
         rows.update_txs(db, &prepared.update),
+        rows.free_nonces(db, &prepared.free),
         rows.insert_attempts(db, &prepared.attempts),
         rows.update_hints(db, &prepared.hints),
         rows.close_slots(db, &prepared.close),
@@ -478,8 +491,8 @@ async fn admissions(
     db: &ClientWrapper,
     batch: &Batch,
     work: &Sorted<'_>,
-    ords: &[i64],
-    inserted: &BTreeSet<i64>,
+    lanes: &BTreeMap<LaneId, i64>,
+    (ords, inserted): (&[i64], &BTreeSet<i64>),
     stayed: &Stayed,
 ) -> Result<Vec<Result<Admission, Fault>>, Fault> {
     let old: Vec<&NewTransaction> = work
@@ -489,21 +502,25 @@ async fn admissions(
         .filter(|(_, ord)| !inserted.contains(ord))
         .map(|((_, new), _)| *new)
         .collect();
-    let known = Known::read(db, store.namespace, &old).await?;
+    let known = Known::read(db, store.namespace, &old, lanes).await?;
     let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
         if let Some(removed) = stayed.answer(new) {
-            return removed;
+            return Ok(removed);
         }
         if inserted.contains(ord) {
-            return Ok(Admission::New(Transaction { ..rules::admitted(new, QueueOrder(*ord)) }));
+            let new_one = || Admission::New(rules::admitted(new, QueueOrder(*ord)));
+            return Ok(Ok(stayed.under_nonce(new).unwrap_or_else(new_one)));
         }
         // A later one of this group may have taken the key, because this one could not: its id is another's.
         let is_later = |tx: &Transaction| tx.order.0 > *ord && inserted.contains(&tx.order.0);
-        known.answer(new, batch.again, is_later).unwrap_or_else(|| {
-            Err(Fault::corrupt("tx", format!("{} is refused as known but cannot be found", new.id)))
-        })
+        let known = known.answer(new, batch.again, is_later).or_else(|| {
+            let under_nonce = stayed.under_nonce(new).or_else(|| known.under_nonce(new));
+            under_nonce.map(Ok)
+        });
+        // What stood in its way has gone since: it ended unsigned, or its history was removed. The next look sees it.
+        known.ok_or_else(|| Fault::Lost(format!("what {} met is not there any more", new.id)))
     };
-    Ok(work.admissions.iter().zip(ords).map(answer).collect())
+    work.admissions.iter().zip(ords).map(answer).collect()
 }
 
 /// The row numbers of all lanes that are named. A lane is made for a command, and for an admission that is new: those
@@ -521,7 +538,8 @@ async fn resolve_lanes(
     let mut found = store.numbers.find(db, namespace, asked).await?;
     let homeless: Vec<&NewTransaction> =
         work.admissions.iter().map(|(_, new)| *new).filter(|new| !found.contains_key(&new.lane)).collect();
-    let known = Known::read(db, namespace, &homeless).await?;
+    // A lane without a row has had no calls.
+    let known = Known::read(db, namespace, &homeless, &found).await?;
     let stayed = Stayed::read(db, namespace, &homeless).await?;
     work.admissions.retain(|(index, new)| {
         let answer = if found.contains_key(&new.lane) {
@@ -615,6 +633,7 @@ struct Prepared {
     draw: Statement,
     insert: Statement,
     stayed: Statement,
+    stayed_calls: Statement,
     command: Statement,
     chain: Statement,
     lock: Statement,
@@ -624,6 +643,7 @@ struct Prepared {
     fence: Statement,
     leave: Statement,
     update: Statement,
+    free: Statement,
     attempts: Statement,
     hints: Statement,
     close: Statement,
@@ -633,11 +653,13 @@ struct Prepared {
 }
 
 impl Prepared {
-    async fn on(db: &ClientWrapper) -> Result<Self, tokio_postgres::Error> {
+    /// `has_calls`: some admission has a caller's nonce.
+    async fn on(db: &ClientWrapper, has_calls: bool) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
             draw: db.prepare_cached("SELECT nextval('tx_ord') FROM generate_series(1, $1::bigint)").await?,
-            insert: db.prepare_cached(admit::INSERT).await?,
+            insert: db.prepare_cached(if has_calls { admit::INSERT_CALLS } else { admit::INSERT }).await?,
             stayed: db.prepare_cached(forget::STAYED).await?,
+            stayed_calls: db.prepare_cached(forget::STAYED_CALLS).await?,
             command: db.prepare_cached(CommandRows::INSERT).await?,
             chain: db.prepare_cached(ChainRows::PUT).await?,
             lock: db.prepare_cached(commit::LOCK).await?,
@@ -647,6 +669,7 @@ impl Prepared {
             fence: db.prepare_cached(commit::FENCE).await?,
             leave: db.prepare_cached(commit::LEAVE).await?,
             update: db.prepare_cached(commit::UPDATE).await?,
+            free: db.prepare_cached(commit::FREE).await?,
             attempts: db.prepare_cached(commit::ATTEMPTS).await?,
             hints: db.prepare_cached(commit::HINTS).await?,
             close: db.prepare_cached(commit::CLOSE).await?,

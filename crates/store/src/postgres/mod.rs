@@ -49,12 +49,14 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
 use landfall_core::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
+    TxHash, TxId,
 };
 
 use hints::Hints;
@@ -151,6 +153,11 @@ impl Postgres {
 impl Log for Postgres {
     async fn write(&self, writes: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         group::write(&self.inner, &writes).await
+    }
+
+    /// There is no mark beside a database, so it never tells that it went back: the lanes see it by the chain.
+    async fn accept(&self, _commands: Vec<Command>) -> Result<bool, WriteError> {
+        Ok(false)
     }
 
     /// Each on a connection of its own. They wait for each other only to number their journal entries.
@@ -304,6 +311,44 @@ impl Reads for Postgres {
         ))
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        let call = Arc::new(call.clone());
+        run!(self, "read a transaction", |db, inner, call| reads::txs::by_call(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            &call
+        ))
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        let call = Arc::new(call.clone());
+        run!(self, "read what stayed", |db, inner, call| forget::by_call(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            &call
+        ))
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        let from = Arc::new(from.clone());
+        run!(self, "read nonces", |db, inner, from| reads::txs::nonces_from(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            &from,
+            limit
+        ))
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        run!(self, "read what stayed", |db, inner| forget::by_first_hash(db, inner.namespace, chain, hash))
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         let query = Arc::new(query.clone());
         run!(self, "list transactions", |db, inner, query| reads::txs::list(db, inner.namespace, &query))
@@ -327,6 +372,10 @@ impl Reads for Postgres {
 
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {
         run!(self, "read a chain", |db, inner| reads::lanes::chain(db, inner.namespace, chain))
+    }
+
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        Ok(None)
     }
 
     /// Commits one small row: whatever would stop an admission stops this too.

@@ -47,6 +47,8 @@ pub enum OpenError {
          connect, or correct store.url"
     )]
     Unreachable { place: String, detail: String },
+    #[error("the database at {place} is not ready ({detail}). Wait until it has started, and try again")]
+    Starting { place: String, detail: String },
     #[error("there is no TLS connection to the database at {place} ({detail}). {}", tls::advice(.detail))]
     Tls { place: String, detail: String },
     #[error(
@@ -73,7 +75,7 @@ pub enum OpenError {
     NotAllowed { place: String, schema: String, detail: String },
     #[error(
         "the database has schema version {found}, and this Landfall knows versions up to {known} and cannot work with it. \
-         It was upgraded by a newer Landfall. Use that one, or restore a backup from before the upgrade"
+         It was upgraded by a newer Landfall. Use that one, or restore a backup from before the upgrade (docs/backup.md)"
     )]
     NewerSchema { found: i32, known: i32 },
     #[error(
@@ -86,6 +88,24 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Waiting may help: nobody answers there yet, or the server is starting. A wrong password stays wrong.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Starting { .. } => true,
+            Self::BadUrl { .. }
+            | Self::Tls { .. }
+            | Self::Login { .. }
+            | Self::NoDatabase { .. }
+            | Self::OldServer { .. }
+            | Self::ReadOnly { .. }
+            | Self::NotAllowed { .. }
+            | Self::NewerSchema { .. }
+            | Self::HalfFilled { .. }
+            | Self::Failed(_) => false,
+        }
+    }
+
     pub(super) fn of(fault: Fault) -> Self {
         Self::Failed(fault.to_string())
     }
@@ -214,6 +234,7 @@ fn unreachable_as(fault: Fault, place: &str) -> OpenError {
             OpenError::Login { place, detail }
         }
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { place, detail },
+        Some(code) if *code == SqlState::CANNOT_CONNECT_NOW => OpenError::Starting { place, detail },
         Some(_) => OpenError::Failed(fault.to_string()),
         // The driver's own refusals, such as a password that is needed and missing.
         None if detail.contains("password") => OpenError::Login { place, detail },

@@ -31,6 +31,8 @@ const STEPS: &[Step] = &[
     // A program that does not know it cannot read such rows: one that still runs has to be stopped before its followers of the
     // journal come to one.
     Step { sql: include_str!("migrations/0006_together.sql"), runs_with: 6 },
+    // A program that does not know it takes a call in again.
+    Step { sql: include_str!("migrations/0007_calls.sql"), runs_with: 7 },
 ];
 
 /// The version this program knows.

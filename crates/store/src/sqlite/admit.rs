@@ -1,7 +1,7 @@
-//! Admission: one row per signer and key, for ever.
+//! Admission: one row per signer and key, for ever, and one per call.
 
 use landfall_core::ports::store::Admission;
-use landfall_core::request::NewTransaction;
+use landfall_core::request::{CallId, NewTransaction};
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, QueueOrder, RequestId, TxId};
 use rusqlite::{Connection, Params, params};
@@ -11,6 +11,7 @@ use super::forget;
 use super::known::Place;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
+use crate::columns::call_columns;
 use crate::rules::{self, Phase};
 
 /// Stores a transaction and its first journal entry, or says what is there already.
@@ -18,19 +19,21 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
     if let Some(removed) = removed(scope, new)? {
         return Ok(removed);
     }
-    // A lane is made only by an admission that is new: a replay writes nothing.
-    if scope.lane(new.lane)?.is_none()
-        && let Some(known) = known(scope, new)?
-    {
+    // A lane is made only by an admission that is new: a replay writes nothing. And what stayed of a call is in no index of
+    // this table.
+    let unseen = scope.lane(new.lane)?.is_none() || new.request.call().is_some();
+    if unseen && let Some(known) = known(scope, new)? {
         return Ok(known);
     }
     let lane = scope.lane_or_new(new.lane)?;
     let tx = rules::admitted(new, QueueOrder(0));
+    let call = new.request.call().map(call_columns);
     let inserted = scope
         .db
         .prepare_cached(
-            "INSERT INTO tx (id, namespace, account, lane, request_id, phase, state, slot, request, status)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9) ON CONFLICT DO NOTHING",
+            "INSERT INTO tx (id, namespace, account, lane, request_id, phase, state, slot, request, status,
+                api_key, caller_nonce)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             new.id.0.as_bytes(),
@@ -42,6 +45,8 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
             state_code(tx.status.state),
             serde_json::to_string(&new.request)?,
             serde_json::to_string(&tx.status)?,
+            call.map(|(key, _)| key),
+            call.map(|(_, nonce)| nonce),
         ])?;
     if inserted == 0 {
         return known(scope, new)?.ok_or_else(|| {
@@ -77,8 +82,8 @@ fn removed(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admissi
     by_id.map(|kept| rules::kept_under_id(kept, new).map_err(Fault::Refused)).transpose()
 }
 
-/// What the store already has under the admission's key or id.
-fn known(scope: &Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+/// What the store already has under the admission's key, id or nonce.
+fn known(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
     let by_key = match &new.request.request_id {
         Some(key) => by_request(scope.db, scope.namespace, new.lane.signer, key)?,
         None => None,
@@ -91,10 +96,23 @@ fn known(scope: &Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, F
         }));
     }
     match by_id(scope.db, scope.namespace, new.id)? {
-        None => Ok(None),
+        None => under_nonce(scope, new),
         Some(existing) if rules::is_again(&existing, new) => Ok(Some(Admission::Replay(existing))),
         Some(existing) => Err(Fault::Refused(rules::id_taken(existing.id))),
     }
+}
+
+/// What there is under the nonce that the caller gave.
+fn under_nonce(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
+    let (Some(call), Some(lane)) = (new.request.call(), scope.lane(new.lane)?) else { return Ok(None) };
+    if let Some(existing) = by_call(scope.db, lane.lane, call)? {
+        return Ok(Some(rules::under_nonce(existing, new)));
+    }
+    if !forget::has_forgotten(scope)? {
+        return Ok(None);
+    }
+    let kept = forget::by_call(scope.db, lane.lane, call)?;
+    Ok(kept.map(|kept| rules::kept_under_nonce(kept, new)))
 }
 
 /// The transaction of an id.
@@ -115,6 +133,12 @@ pub(super) fn by_request(
             (SELECT id FROM account WHERE namespace = ?1 AND address = ?2)",
         params![namespace, signer.0.as_slice(), request.as_str()],
     )
+}
+
+/// The transaction of a call.
+pub(super) fn by_call(db: &Connection, lane: i64, call: &CallId) -> Result<Option<Transaction>, Fault> {
+    let (key, nonce) = call_columns(call);
+    one(db, "tx.lane = ?1 AND tx.api_key = ?2 AND tx.caller_nonce = ?3", params![lane, key, nonce])
 }
 
 fn one(db: &Connection, which: &str, params: impl Params) -> Result<Option<Transaction>, Fault> {

@@ -93,6 +93,9 @@ impl Turn<'_, '_> {
                 taking.push((place, status, phase, slot));
             } else {
                 update_moved(&mut moved, place, status, phase, slot)?;
+                if status.ended_unsigned() {
+                    self.free_nonce(place)?;
+                }
             }
             let (phase, state) = (phase_code(phase), state_code(status.state));
             self.scope.known.is_at(id, Place { phase, state, slot, ..place });
@@ -100,6 +103,17 @@ impl Turn<'_, '_> {
         for (place, status, phase, slot) in taking {
             update_moved(&mut moved, place, status, phase, slot)?;
         }
+        Ok(())
+    }
+
+    /// Nothing was signed for it: the same call may be made again.
+    fn free_nonce(&self, place: Place) -> Result<(), Fault> {
+        self.scope
+            .db
+            .prepare_cached(
+                "UPDATE tx SET api_key = NULL, caller_nonce = NULL WHERE ord = ?1 AND caller_nonce IS NOT NULL",
+            )?
+            .execute([place.order])?;
         Ok(())
     }
 

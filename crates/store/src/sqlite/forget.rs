@@ -1,14 +1,16 @@
-//! Removing the history of what ended long ago, in small steps. What stays is a row in `kept`: the id, the key and how it
-//! ended, so that a late retry is still answered and never lands again.
+//! Removing the history of what ended long ago, in small steps. What stays is a row in `kept`: the id, the key, the call and how
+//! it ended, so that a late retry is still answered and never lands again.
 
 use landfall_core::ports::store::{Forget, Forgotten, Kept};
+use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
-use landfall_core::{Account, RequestId, TxId};
+use landfall_core::{Account, ChainId, RequestId, TxHash, TxId};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::error::Fault;
-use super::rows;
+use super::rows::{self, bits};
 use super::scope::Scope;
+use crate::columns::call_columns;
 use crate::rules;
 
 /// Looks at the next transactions in their order and removes those that may go.
@@ -70,13 +72,14 @@ fn remove(scope: &mut Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
     scope.known.drop_place(tx.id);
     scope.known.forgotten = Some(true);
     let kept = Kept::of(tx);
+    let first_hash = kept.first_hash.as_ref().map(|hash| hash.0.as_slice());
     scope
         .db
         .prepare_cached(
-            "INSERT INTO kept (namespace, id, account, request_id, details)
-             SELECT namespace, id, account, request_id, ?2 FROM tx WHERE ord = ?1",
+            "INSERT INTO kept (namespace, id, account, request_id, details, lane, api_key, caller_nonce, first_hash)
+             SELECT namespace, id, account, request_id, ?2, lane, api_key, caller_nonce, ?3 FROM tx WHERE ord = ?1",
         )?
-        .execute(params![tx.order.0, serde_json::to_string(&kept)?])?;
+        .execute(params![tx.order.0, serde_json::to_string(&kept)?, first_hash])?;
     for sql in [
         "DELETE FROM attempt WHERE tx = ?1",
         "DELETE FROM journal WHERE tx = ?1",
@@ -113,6 +116,26 @@ pub(super) fn by_request(
         db,
         "request_id = ?3 AND account = (SELECT id FROM account WHERE namespace = ?1 AND address = ?2)",
         params![namespace, signer.0.as_slice(), request.as_str()],
+    )
+}
+
+/// What stayed of a call.
+pub(super) fn by_call(db: &Connection, lane: i64, call: &CallId) -> Result<Option<Kept>, Fault> {
+    let (key, nonce) = call_columns(call);
+    one(db, "lane = ?1 AND api_key = ?2 AND caller_nonce = ?3", params![lane, key, nonce])
+}
+
+/// What stayed of one whose callers were told this hash, if another one won.
+pub(super) fn by_first_hash(
+    db: &Connection,
+    namespace: i64,
+    chain: ChainId,
+    hash: TxHash,
+) -> Result<Option<Kept>, Fault> {
+    one(
+        db,
+        "first_hash = ?1 AND namespace = ?2 AND lane IN (SELECT id FROM lane WHERE chain = ?3)",
+        params![hash.0.as_slice(), namespace, bits(chain.0)],
     )
 }
 

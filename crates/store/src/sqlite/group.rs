@@ -118,7 +118,7 @@ fn apply(scope: &mut Scope<'_>, write: &Write) -> Result<Written, Fault> {
 }
 
 /// A command is accepted once, however often it is inserted.
-fn insert_command(scope: &mut Scope<'_>, command: &Command) -> Result<Written, Fault> {
+pub(super) fn insert_command(scope: &mut Scope<'_>, command: &Command) -> Result<Written, Fault> {
     let lane = scope.lane_or_new(command.lane)?;
     scope
         .db

@@ -4,26 +4,34 @@
 //! |---|---|
 //! | `open` | who may open the file, and what is said when it cannot be used |
 //! | `schema`, `migrations/` | tables and their versions |
+//! | `mark`, `accept` | the mark beside the file, by which an older copy is noticed, and a person's word that it is to be used |
+//! | `keeper`, `log` | the thread that writes the mark and moves the write-ahead log into the file at rest; how that is moved |
 //! | `writer`, `scope`, `known` | the thread that writes, what a write works in, and what the thread remembers |
 //! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
 //! | `records` | small documents of the door |
 //! | `moved` | whether the store was moved to another database |
+//! | `backup` | a copy of a store that may be running |
 //! | `durability` | what a commit means, for those who measure |
 //! | `rows`, `error` | columns to values, failures to sentences |
 //!
 //! The write-ahead log is synced by every commit, so what was answered is on disk. Leases need no clock: the file's
 //! lock is held for the life of the process.
 
+mod accept;
 mod admit;
 mod archive;
+mod backup;
 mod commit;
 mod durability;
 mod error;
 mod forget;
 mod group;
+mod keeper;
 mod known;
 mod leases;
+mod log;
+mod mark;
 pub(crate) mod moved;
 mod open;
 mod readers;
@@ -43,14 +51,17 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Reads,
+    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
     TxQuery, TxRecord, Write, WriteError, Written,
 };
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
-    Account, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
+    TxHash, TxId,
 };
 
+pub use backup::{BackedUp, BackupError, backup};
 pub use open::{OpenError, Options};
 use readers::Readers;
 use writer::Writer;
@@ -135,6 +146,14 @@ impl Log for Sqlite {
         match self.inner.writer.run(move |side| group::write(side, &writes)).await {
             Ok(answers) => answers,
             Err(none) => (0..count).map(|_| Err(none.to_write_error())).collect(),
+        }
+    }
+
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        self.inner.is_there().map_err(WriteError::Failed)?;
+        match self.inner.writer.run(move |side| accept::accept(side, &commands)).await {
+            Ok(accepted) => accepted,
+            Err(none) => Err(none.to_write_error()),
         }
     }
 
@@ -232,6 +251,36 @@ impl Reads for Sqlite {
         self.inner.readers.read("read a transaction", look).await
     }
 
+    async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error> {
+        let call = call.clone();
+        let look = move |look: &readers::Look<'_>| match scope::find_lane(look.db, look.namespace, lane)? {
+            Some(key) => admit::by_call(look.db, key.lane, &call),
+            None => Ok(None),
+        };
+        self.inner.readers.read("read a transaction", look).await
+    }
+
+    async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error> {
+        let call = call.clone();
+        let look = move |look: &readers::Look<'_>| match scope::find_lane(look.db, look.namespace, lane)? {
+            Some(key) => forget::by_call(look.db, key.lane, &call),
+            None => Ok(None),
+        };
+        self.inner.readers.read("read a transaction", look).await
+    }
+
+    async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error> {
+        let from = from.clone();
+        let look = move |look: &readers::Look<'_>| reads::txs::nonces_from(look, lane, &from, limit);
+        self.inner.readers.read("read nonces", look).await
+    }
+
+    async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error> {
+        let look =
+            move |look: &readers::Look<'_>| forget::by_first_hash(look.db, look.namespace, chain, hash);
+        self.inner.readers.read("read a transaction", look).await
+    }
+
     async fn txs(&self, query: &TxQuery) -> Result<Vec<Transaction>, Error> {
         let query = query.clone();
         self.inner.readers.read("list transactions", move |look| reads::txs::list(look, &query)).await
@@ -258,6 +307,11 @@ impl Reads for Sqlite {
         self.inner.readers.read("read a chain", move |look| reads::lanes::chain(look, chain)).await
     }
 
+    async fn older(&self) -> Result<Option<Older>, Error> {
+        let look = |look: &readers::Look<'_>| accept::older(look.db, look.namespace);
+        self.inner.readers.read("see whether it is an older copy", look).await
+    }
+
     /// Commits one small row: whatever would stop an admission stops this too.
     async fn writable(&self) -> Result<(), Error> {
         self.inner.is_there()?;
@@ -268,7 +322,7 @@ impl Reads for Sqlite {
                 .execute([scope.namespace])?;
             Ok(())
         };
-        self.inner.writer.transaction("store a probe", probe).await
+        self.inner.writer.probe("store a probe", probe).await
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use landfall_core::ports::store::Older;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::open::{self, Locks, OpenError, Options, from_sql};
+use super::mark::Verdict;
+use super::open::{self, Alone, Locks, OpenError, Options, from_sql};
 
 /// How far a move is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +45,28 @@ impl Source {
             return Err(OpenError::Missing { file });
         }
         let file = open::resolve(&file)?;
-        let (db, lock) = open::open_alone(&file, &Options::default())?;
-        Ok(Self { db, file, _lock: lock })
+        let Alone { db, lock, marked } = open::open_alone(&file, &Options::default())?;
+        let source = Self { db, file, _lock: lock };
+        source.refuse_if_older(&marked.verdict)?;
+        Ok(source)
+    }
+
+    /// The other database has no mark: nothing would hold there what is to hold here.
+    fn refuse_if_older(&self, verdict: &Verdict) -> Result<(), OpenError> {
+        let why: Option<String> = self
+            .db
+            .query_row("SELECT why FROM older LIMIT 1", [], |row| row.get(0))
+            .optional()
+            .map_err(|error| from_sql(&self.file, &error))?;
+        let stored = why.and_then(|why| serde_json::from_str::<Older>(&why).ok());
+        let older = match verdict {
+            Verdict::Older(why) => Some(why.clone()),
+            Verdict::First | Verdict::Well => stored,
+        };
+        match older {
+            Some(why) => Err(OpenError::Older { file: self.file.clone(), why: why.sentence() }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn file(&self) -> &Path {

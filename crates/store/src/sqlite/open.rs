@@ -5,6 +5,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_core::Namespace;
@@ -12,7 +13,11 @@ use landfall_core::ports::store;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
+use super::accept;
+use super::error::Fault;
 use super::known::Known;
+use super::log::LogLength;
+use super::mark::{self, Found, Marker, Row, Verdict};
 use super::moved;
 use super::schema::{self, Identity};
 use super::writer::WriteSide;
@@ -31,6 +36,7 @@ const PAGE: u32 = 8 * 1024;
 
 /// How long the log grows before it is moved into the file.
 const LOG: u32 = 32 * 1024 * 1024;
+pub(super) const LOG_PAGES: u32 = LOG / PAGE;
 
 /// How the adapter uses the file.
 #[derive(Debug, Clone)]
@@ -39,11 +45,13 @@ pub struct Options {
     pub readers: usize,
     /// How large the file may grow; writes beyond it fail as on a full disk.
     pub max_bytes: Option<u32>,
+    /// How often the mark is written while there is something to write; three times that without a journal entry is rest.
+    pub beat: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 4, max_bytes: None }
+        Self { readers: 4, max_bytes: None, beat: Duration::from_millis(500) }
     }
 }
 
@@ -64,7 +72,7 @@ pub enum OpenError {
     NoFolder { file: PathBuf, folder: PathBuf },
     #[error(
         "the database {} has schema version {found}, and this Landfall knows versions up to {known}. It was written by a newer \
-         Landfall and was left as it is. Use that one, or restore a backup from before the upgrade", .file.display()
+         Landfall and was left as it is. Use that one, or restore a backup from before the upgrade (docs/backup.md)", .file.display()
     )]
     NewerSchema { file: PathBuf, found: u32, known: u32 },
     #[error(
@@ -96,6 +104,17 @@ pub enum OpenError {
          second time. Set store.url to that database", .file.display()
     )]
     Moved { file: PathBuf, place: String },
+    #[error(
+        "the database {} was put in the place of a newer one, whose write-ahead log still lies beside it. The two do not belong \
+         together, and nothing was changed. To use the file that was put there, remove {log} and {shm} first, and start again; see \
+         docs/backup.md", .file.display(), log = named(.file, "-wal"), shm = named(.file, "-shm")
+    )]
+    StrangeLog { file: PathBuf },
+    #[error(
+        "{why} ({}). It is not moved: what it has forgotten could be sent again. Start a server on it and run `landfall store \
+         accept` first; see docs/backup.md", .file.display()
+    )]
+    Older { file: PathBuf, why: String },
     #[error("there is no database {}. Correct the path", .file.display())]
     Missing { file: PathBuf },
     #[error("the database {} cannot be opened: {detail}. Nothing in it was changed", .file.display())]
@@ -108,6 +127,10 @@ impl From<OpenError> for store::Error {
     }
 }
 
+fn named(file: &Path, ending: &str) -> String {
+    format!("{}{ending}", file.display())
+}
+
 /// The file a path or URL names.
 pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
     let path = location.strip_prefix("sqlite://").or_else(|| location.strip_prefix("sqlite:"));
@@ -118,17 +141,45 @@ pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
 
 /// Opens the file for writing, alone, at the newest schema.
 pub(super) fn open(file: &Path, namespace: &Namespace, options: &Options) -> Result<WriteSide, OpenError> {
-    let (mut db, lock) = open_alone(file, options)?;
-    let known = |error: rusqlite::Error| from_sql(file, &error);
+    let Alone { mut db, lock, marked } = open_alone(file, options)?;
     moved::refuse_if_moved(&db, file)?;
-    let namespace = enter(&mut db, namespace).map_err(known)?;
-    Ok(WriteSide { db, namespace, known: Known::default(), lock })
+    let Marked { row, found, verdict, journal } = &marked;
+    let marker = Marker::new(file, row, verdict, found);
+    let written = match verdict {
+        Verdict::First => marker.begin(row.lineage, *journal),
+        Verdict::Well => marker.reached(*journal),
+        Verdict::Older(_) => Ok(()),
+    };
+    written.map_err(|error| from_io(&mark::beside(file), &error))?;
+    let namespace = enter(&mut db, namespace, verdict).map_err(|fault| from_fault(file, &fault))?;
+    let log = LogLength::watch(&mut db).map_err(|error| from_sql(file, &error))?;
+    let (known, marker, beat) = (Known::default(), Arc::new(marker), options.beat);
+    Ok(WriteSide { db, namespace, known, log, marker, beat, lock })
 }
 
 /// The file under its locks, at the newest schema.
-pub(super) fn open_alone(file: &Path, options: &Options) -> Result<(Connection, Locks), OpenError> {
+pub(super) struct Alone {
+    pub(super) db: Connection,
+    pub(super) marked: Marked,
+    /// Released after the connection is closed.
+    pub(super) lock: Locks,
+}
+
+/// What the file and the mark beside it say.
+pub(super) struct Marked {
+    row: Row,
+    found: Found,
+    pub(super) verdict: Verdict,
+    /// The number of the last journal entry.
+    journal: i64,
+}
+
+/// Opens the file under its locks, at the newest schema, and looks at its mark.
+pub(super) fn open_alone(file: &Path, options: &Options) -> Result<Alone, OpenError> {
     let file = resolve(file)?;
     let lock = Locks::take(&file)?;
+    let found = mark::find(&file).map_err(|error| from_io(&mark::beside(&file), &error))?;
+    let Ok(found) = found else { return Err(OpenError::StrangeLog { file }) };
     let known = |error: rusqlite::Error| from_sql(&file, &error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -136,7 +187,10 @@ pub(super) fn open_alone(file: &Path, options: &Options) -> Result<(Connection, 
     let version = check(&db, &file)?;
     tune_writer(&db, options).map_err(known)?;
     schema::migrate(&mut db, version).map_err(known)?;
-    Ok((db, lock))
+    let row = Row::read(&db).map_err(known)?;
+    let journal = mark::journal_end(&db).map_err(known)?;
+    let verdict = row.judge(&found, journal);
+    Ok(Alone { db, marked: Marked { row, found, verdict, journal }, lock })
 }
 
 /// The file's real name, so that two names of one file meet at one lock.
@@ -243,8 +297,8 @@ fn tune_writer(db: &Connection, options: &Options) -> rusqlite::Result<()> {
     // A commit that was answered survives a loss of power.
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
-    // The log is moved into the file when it is so long, and the log's file is cut back to twice that.
-    db.pragma_update(None, "wal_autocheckpoint", LOG / PAGE)?;
+    // The log is moved into the file when it is so long (`log`), and the log's file is cut back to twice that.
+    db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     db.pragma_update(None, "journal_size_limit", 2 * LOG)?;
     db.pragma_update(None, "cache_size", -64 * 1024)?;
     // No memory map: through it a disk error would end the process instead of being an error.
@@ -273,16 +327,30 @@ fn tune_statements(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Finds or makes the namespace, and ends every session of earlier processes: the lock says they are gone.
-fn enter(db: &mut Connection, namespace: &Namespace) -> rusqlite::Result<i64> {
+/// Finds or makes the namespace, writes down what its mark says, and ends every session of earlier processes: the lock says
+/// they are gone.
+fn enter(db: &mut Connection, namespace: &Namespace, verdict: &Verdict) -> Result<i64, Fault> {
     let open = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     open.execute("INSERT INTO namespace (name) VALUES (?1) ON CONFLICT DO NOTHING", params![namespace.0])?;
     let id =
         open.query_row("SELECT id FROM namespace WHERE name = ?1", params![namespace.0], |row| row.get(0))?;
     open.execute("UPDATE lane SET session = NULL WHERE session IS NOT NULL", [])?;
     open.execute("DELETE FROM session", [])?;
+    match verdict {
+        Verdict::First | Verdict::Well => {
+            open.execute("UPDATE mark SET awaits = NULL WHERE awaits IS NOT NULL", [])?;
+        }
+        Verdict::Older(why) => accept::flag(&open, why)?,
+    }
     open.commit()?;
     Ok(id)
+}
+
+fn from_fault(file: &Path, fault: &Fault) -> OpenError {
+    match fault {
+        Fault::Sql(error) => from_sql(file, error),
+        other => OpenError::Failed { file: file.to_owned(), detail: other.to_string() },
+    }
 }
 
 fn from_io(file: &Path, error: &io::Error) -> OpenError {

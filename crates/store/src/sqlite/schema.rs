@@ -17,6 +17,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_closed.sql"),
     include_str!("migrations/0007_together.sql"),
     include_str!("migrations/0008_by_age.sql"),
+    include_str!("migrations/0009_calls.sql"),
+    include_str!("migrations/0010_mark.sql"),
 ];
 
 /// The version this program writes.

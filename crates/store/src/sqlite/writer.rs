@@ -1,7 +1,9 @@
 //! The one thread that writes. It owns the write connection and the file's lock, takes jobs from a bounded channel
-//! and ends when the last handle is dropped, after moving the write-ahead log into the file.
+//! and ends when the last handle is dropped, after moving the write-ahead log into the file. At rest the keeper does that.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use landfall_core::ports::store::{self, WriteError};
 use rusqlite::Connection;
@@ -9,7 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::error::Fault;
 use super::group;
+use super::keeper::Keeper;
 use super::known::Known;
+use super::log::{self, LogLength, Way};
+use super::mark::Marker;
 use super::open::Locks;
 use super::scope::Scope;
 
@@ -21,11 +26,19 @@ pub(super) struct WriteSide {
     pub(super) db: Connection,
     pub(super) namespace: i64,
     pub(super) known: Known,
+    pub(super) log: LogLength,
+    pub(super) marker: Arc<Marker>,
+    pub(super) beat: Duration,
     /// Held until everything else is closed: it is what keeps other processes out.
     pub(super) lock: Locks,
 }
 
-type Job = Box<dyn FnOnce(&mut WriteSide) + Send>;
+/// Work for the writer thread.
+pub(super) struct Job {
+    pub(super) work: Box<dyn FnOnce(&mut WriteSide) + Send>,
+    /// It may store something that a copy of the file should have.
+    pub(super) is_news: bool,
+}
 
 /// The handle to the writer thread.
 pub(super) struct Writer {
@@ -44,9 +57,10 @@ pub(super) enum NoAnswer {
 impl Writer {
     pub(super) fn start(side: WriteSide) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let keeper = Keeper::start(side.marker.clone(), side.beat, jobs.downgrade())?;
         let thread = std::thread::Builder::new()
             .name("landfall-store-writer".to_owned())
-            .spawn(move || run(side, queue))?;
+            .spawn(move || run(side, queue, keeper))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
@@ -55,15 +69,23 @@ impl Writer {
         &self,
         job: impl FnOnce(&mut WriteSide) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
+        self.run_job(true, job).await
+    }
+
+    async fn run_job<T: Send + 'static>(
+        &self,
+        is_news: bool,
+        job: impl FnOnce(&mut WriteSide) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
         let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |side| {
+        let work = Box::new(move |side: &mut WriteSide| {
             // A caller that no longer waits loses its answer, not its write.
             if answer.send(job(side)).is_err() {
                 tracing::debug!("nobody waits for the answer to a write any more");
             }
         });
         let jobs = self.jobs.as_ref().ok_or(NoAnswer::NotBegun)?;
-        jobs.send(job).await.map_err(|_| NoAnswer::NotBegun)?;
+        jobs.send(Job { work, is_news }).await.map_err(|_| NoAnswer::NotBegun)?;
         answered.await.map_err(|_| NoAnswer::Lost)
     }
 
@@ -74,6 +96,16 @@ impl Writer {
         work: impl FnOnce(&mut Scope<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, store::Error> {
         let done = self.run(move |side| transaction(side, doing, work)).await;
+        done.unwrap_or_else(|none| Err(none.into_error(doing)))
+    }
+
+    /// As [`Self::transaction`], for a write that no copy of the file needs.
+    pub(super) async fn probe(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&mut Scope<'_>) -> Result<(), Fault> + Send + 'static,
+    ) -> Result<(), store::Error> {
+        let done = self.run_job(false, move |side| transaction(side, doing, work)).await;
         done.unwrap_or_else(|none| Err(none.into_error(doing)))
     }
 }
@@ -135,14 +167,18 @@ impl NoAnswer {
     }
 }
 
-fn run(mut side: WriteSide, mut queue: mpsc::Receiver<Job>) {
+fn run(mut side: WriteSide, mut queue: mpsc::Receiver<Job>, keeper: Keeper) {
     while let Some(job) = queue.blocking_recv() {
-        job(&mut side);
+        (job.work)(&mut side);
+        log::tend(&mut side);
+        if job.is_news {
+            keeper.tell();
+        }
     }
+    // Its connection is to be closed before this one.
+    drop(keeper);
+    log::move_it(&mut side, Way::Last);
     let WriteSide { db, lock, .. } = side;
-    if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
-        tracing::warn!(%error, "the write-ahead log stays beside the database; the next start reads it");
-    }
     if let Err((_, error)) = db.close() {
         tracing::warn!(%error, "the database was not closed in order; nothing committed is lost");
     }

@@ -8,6 +8,7 @@ use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
     CommandKind, Forget, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
 };
+use landfall_core::request::AtOnce;
 use landfall_core::transaction::TxState;
 use landfall_core::{ChainId, JournalSeq, LaneVersion, Millis, Slot, Token};
 use proptest::prelude::*;
@@ -29,8 +30,8 @@ enum Step {
 
 #[derive(Debug, Clone)]
 enum Draft {
-    /// Id, content, lane, key.
-    Admit(u64, u64, usize, Option<u8>),
+    /// Id, content, lane, key, the caller's nonce with or without an API key.
+    Admit(u64, u64, usize, Option<u8>, Option<(bool, u64)>),
     Turn(Turn),
     Command(u64, usize),
     /// Before, after, limit.
@@ -89,9 +90,10 @@ fn turn_strategy(lane: usize) -> impl Strategy<Value = Turn> {
 
 fn admit_strategy() -> impl Strategy<Value = Draft> {
     let key = proptest::option::weighted(0.3, 0..6u8);
-    (lane_number(), key, 0..6u64)
-        .prop_flat_map(|(lane, key, content)| (tx_of(lane), Just((lane, key, content))))
-        .prop_map(|(id, (lane, key, content))| Draft::Admit(id, content, lane, key))
+    let nonce = proptest::option::weighted(0.4, (any::<bool>(), 0..3u64));
+    (lane_number(), key, 0..6u64, nonce)
+        .prop_flat_map(|(lane, key, content, nonce)| (tx_of(lane), Just((lane, key, content, nonce))))
+        .prop_map(|(id, (lane, key, content, nonce))| Draft::Admit(id, content, lane, key, nonce))
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -127,7 +129,9 @@ async fn commit_of(store: &dyn Store, draft: &Turn) -> LaneCommit {
     let mut commit = turn(lane, token, version);
     commit.row.cursor = Some(Slot(version));
     for (tx, state, slot) in &draft.updates {
-        commit.txs.push(update(*tx, TxState::ALL[*state], *slot));
+        let mut update = update(*tx, TxState::ALL[*state], *slot);
+        update.status.look_for(slot.map(|slot| hash(slot * 100)));
+        commit.txs.push(update);
     }
     for (slot, ordinal, tx) in &draft.attempts {
         commit.attempts.push(attempt(*slot, *ordinal, *tx));
@@ -147,8 +151,10 @@ async fn commit_of(store: &dyn Store, draft: &Turn) -> LaneCommit {
 
 async fn write_of(store: &dyn Store, draft: &Draft) -> Write {
     match draft {
-        Draft::Admit(id, content, lane, text) => {
+        Draft::Admit(id, content, lane, text, nonce) => {
             let mut new = retried(&request(lane_of(*lane), *content), *id);
+            let call = nonce.map(|(keyed, nonce)| call(keyed.then_some("a"), nonce));
+            new.request.at_once = call.map(|call| AtOnce { call: Some(call) });
             new.request.request_id = text.map(|text| key(&text.to_string()));
             Write::Admit(Box::new(new))
         }
@@ -209,6 +215,13 @@ async fn look(store: &dyn Store) -> String {
         add(&store.waiting(lane, 3).await.unwrap());
         add(&store.commands(lane, 2).await.unwrap());
         add(&store.lane(lane).await.unwrap());
+        for api_key in [None, Some("a")] {
+            for nonce in 0..3 {
+                add(&store.tx_by_call(lane, &call(api_key, nonce)).await.unwrap());
+                add(&store.kept_by_call(lane, &call(api_key, nonce)).await.unwrap());
+            }
+            add(&store.nonces_from(lane, &call(api_key, 1), 2).await.unwrap());
+        }
     }
     for n in 0..9 {
         add(&store.tx(tx_id(n)).await.unwrap());

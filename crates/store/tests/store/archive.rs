@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use landfall_core::ports::store::{ChainRecord, CommandKind, Leases as _, Store, TxQuery, Write};
+use landfall_core::ports::store::{
+    Admission, ChainRecord, CommandKind, Forget, Leases as _, Store, TxQuery, Write,
+};
+use landfall_core::transaction::TxState;
 use landfall_core::view::BlockRef;
-use landfall_core::{ChainId, JournalSeq, Namespace};
+use landfall_core::{ChainId, JournalSeq, Millis, Namespace, QueueOrder, Slot, Token};
 use landfall_store::sqlite::Options;
 use landfall_store::{Archived, Sqlite};
 use tempfile::TempDir;
@@ -22,6 +25,7 @@ async fn fill(store: &dyn Store) {
     admit_new(store, keyed(lane_on(OTHER, 1), 3, "b")).await;
     let token = own(store, lane(1)).await;
     commit(store, bind(lane(1), token, 0, 1, 7)).await.unwrap();
+    keep_a_call(store, token).await;
     write_one(store, Write::Command(Box::new(command(lane(1), 1, CommandKind::Pause)))).await.unwrap();
     for chain in [CHAIN, ChainId(OTHER)] {
         let scanned = BlockRef { number: 5, hash: hash(5).0 };
@@ -31,13 +35,28 @@ async fn fill(store: &dyn Store) {
     store.close_session(session(1)).await.unwrap();
 }
 
+/// A call whose history is removed.
+async fn keep_a_call(store: &dyn Store, token: Token) {
+    admit_new(store, called(lane(1), 4, call(None, 5))).await;
+    let mut ended = bind(lane(1), token, 1, 4, 8);
+    ended.txs[0].status.state = TxState::Confirmed;
+    ended.txs[0].status.hash = Some(hash(800));
+    ended.closed.push(Slot(8));
+    commit(store, ended).await.unwrap();
+    admit_new(store, request(lane_on(OTHER, 1), 5)).await;
+    let step = Forget { before: Millis(5_000), after: QueueOrder(0), limit: 100 };
+    write_one(store, Write::Forget(step)).await.unwrap();
+    let again = admit(store, retried(&called(lane(1), 4, call(None, 5)), 6)).await;
+    assert!(matches!(again, Admission::Removed(_)), "{again:?}");
+}
+
 async fn known(store: &dyn Store) -> usize {
     store.txs(&TxQuery { limit: 100, ..TxQuery::default() }).await.unwrap().len()
 }
 
 /// Nothing of the chain is here, its neighbour is untouched, and the same keys and lanes can be used.
 async fn is_new(store: &dyn Store) {
-    assert_eq!(known(store).await, 1);
+    assert_eq!(known(store).await, 2);
     assert!(store.chain(CHAIN).await.unwrap().is_none());
     assert!(store.chain(ChainId(OTHER)).await.unwrap().is_some());
     assert!(store.tx_by_request(account(1), &key("b")).await.unwrap().is_some(), "the neighbour's");
@@ -47,6 +66,7 @@ async fn is_new(store: &dyn Store) {
     let told = store.journal_after(JournalSeq(0), 100).await.unwrap();
     assert!(told.iter().all(|row| row.lane == lane_on(OTHER, 1)), "{told:?}");
     admit_new(store, keyed(lane(1), 11, "a")).await;
+    admit_new(store, called(lane(1), 12, call(None, 5))).await;
     let token = own(store, lane(1)).await;
     commit(store, bind(lane(1), token, 0, 11, 7)).await.unwrap();
     assert_eq!(store.load_lane(lane(1)).await.unwrap().bound.len(), 1);
@@ -61,12 +81,13 @@ async fn is_kept(store: &dyn Store) {
     assert!(!store.journal(tx_id(1)).await.unwrap().is_empty());
     assert!(!store.journal_after(JournalSeq(0), 100).await.unwrap().is_empty());
     assert_eq!(store.commands(lane(1), 10).await.unwrap().len(), 1);
+    assert!(store.kept_by_call(lane(1), &call(None, 5)).await.unwrap().is_some());
     assert!(store.lane(lane(1)).await.unwrap().unwrap().owner.is_none());
 }
 
 fn archived(n: u64) -> Option<Archived> {
     let namespace = format!("default~1~{n}");
-    Some(Archived { namespace, lanes: if n == 1 { 2 } else { 1 }, transactions: if n == 1 { 2 } else { 1 } })
+    Some(Archived { namespace, lanes: if n == 1 { 2 } else { 1 }, transactions: 2 })
 }
 
 #[tokio::test]
@@ -95,7 +116,7 @@ async fn a_chain_that_is_put_away_is_new_and_its_history_is_kept_on_postgres() {
     store.open_session(session(2), "busy", LEASE).await.unwrap();
     let refused = store.archive_chain(CHAIN).await.unwrap_err().to_string();
     assert!(refused.contains("busy is at work"), "{refused}");
-    assert_eq!(known(&*store).await, 3, "nothing was moved");
+    assert_eq!(known(&*store).await, 4, "nothing was moved");
     store.close_session(session(2)).await.unwrap();
     assert_eq!(store.archive_chain(CHAIN).await.unwrap(), archived(1));
     // Another process, as after the restart that it takes.

@@ -10,11 +10,11 @@ use landfall_core::ports::store::{
     Acquired, Admission, Command, CommandKind, LaneCommit, LaneRow, Store, TxUpdate, Write, WriteError,
     Written,
 };
-use landfall_core::request::{NewTransaction, Options, Payload, Request, fingerprint};
+use landfall_core::request::{AtOnce, CallId, NewTransaction, Options, Payload, Request, fingerprint};
 use landfall_core::transaction::{Reason, ReasonCode, Status, Transaction, TxState};
 use landfall_core::{
-    Account, ChainId, CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Price, RequestId,
-    SessionId, Slot, Token, TxHash, TxId, Wei,
+    Account, ApiKeyId, CallerNonce, ChainId, CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis,
+    Price, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
@@ -72,6 +72,18 @@ pub(crate) fn request(lane: LaneId, n: u64) -> NewTransaction {
 pub(crate) fn keyed(lane: LaneId, n: u64, text: &str) -> NewTransaction {
     let mut new = request(lane, n);
     new.request.request_id = Some(key(text));
+    new
+}
+
+/// A call: the nonce that its caller gave, and the API key that it came with.
+pub(crate) fn call(api_key: Option<&str>, nonce: u64) -> CallId {
+    CallId { api_key: api_key.map(|id| ApiKeyId(id.to_owned())), nonce: CallerNonce(nonce) }
+}
+
+/// Request number `n`, whose caller gave a nonce.
+pub(crate) fn called(lane: LaneId, n: u64, call: CallId) -> NewTransaction {
+    let mut new = request(lane, n);
+    new.request.at_once = Some(AtOnce { call: Some(call) });
     new
 }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use landfall_core::ports::store::{Admission, Forget, Leases, Reads, Store, Write};
 use landfall_core::transaction::TxState;
-use landfall_core::{JournalSeq, Millis, Namespace, QueueOrder, Token};
+use landfall_core::{JournalSeq, Millis, Namespace, QueueOrder, Slot, Token};
 use landfall_store::moving::{self, Error, Outcome, Step};
 use landfall_store::sqlite::{OpenError, Options};
 use landfall_store::{Postgres, Sqlite, postgres};
@@ -99,6 +99,18 @@ async fn forget_one(store: &dyn Store) {
     let step = Forget { before: Millis(5_000), after: QueueOrder(0), limit: 100 };
     write_one(store, Write::Forget(step)).await.unwrap();
     assert!(store.kept(tx_id(50)).await.unwrap().is_some());
+    admit_new(store, called(lane(2), 52, call(Some("a"), 7))).await;
+    admit_new(store, called(lane(2), 53, call(None, 8))).await;
+    let mut bound = bind(lane(2), token, 1, 53, 0);
+    bound.txs[0].status.state = TxState::Confirmed;
+    bound.txs[0].status.hash = Some(hash(1));
+    bound.txs[0].status.first_hash = Some(hash(2));
+    bound.closed.push(Slot(0));
+    bound.journal.push(failed_entry(51));
+    commit(store, bound).await.unwrap();
+    admit_new(store, request(lane(2), 54)).await;
+    write_one(store, Write::Forget(step)).await.unwrap();
+    assert!(store.kept(tx_id(53)).await.unwrap().is_some());
 }
 
 /// Numbers, tokens and keys go on above what was moved.
@@ -113,6 +125,12 @@ async fn goes_on(store: &dyn Store) {
     admit_new(store, request(lane(9), 91)).await;
     let kept = admit(store, keyed(lane(2), 95, "old")).await;
     assert!(!matches!(kept, Admission::New(_)), "the key stays taken: {kept:?}");
+    // So do the nonces that callers gave.
+    let known = admit(store, retried(&called(lane(2), 52, call(Some("a"), 7)), 96)).await;
+    assert!(matches!(&known, Admission::Replay(tx) if tx.id == tx_id(52)), "{known:?}");
+    let kept = admit(store, retried(&called(lane(2), 53, call(None, 8)), 97)).await;
+    assert!(matches!(&kept, Admission::Removed(kept) if kept.id == tx_id(53)), "{kept:?}");
+    assert!(store.kept_by_first_hash(lane(2).chain, hash(2)).await.unwrap().is_some());
 }
 
 #[test]

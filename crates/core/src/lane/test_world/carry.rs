@@ -76,8 +76,9 @@ impl World {
 
     fn estimate(&mut self, target: PrepareTarget, fault: &Fault) -> Result<Gas, EstimateFailure> {
         let text = "as the step says".to_owned();
-        if let (PrepareTarget::Tx(id, _), Fault::AnswerLost | Fault::NotDone | Fault::Funds) = (target, fault)
-        {
+        let lets_others_first =
+            matches!(fault, Fault::AnswerLost | Fault::NotDone | Fault::Funds | Fault::Never);
+        if let (PrepareTarget::Tx(id, _), true) = (target, lets_others_first) {
             self.overtaken.insert(id);
         }
         match fault {

@@ -9,7 +9,8 @@ use super::LANE;
 use crate::attempt::{Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendOutcome;
-use crate::view::{Block, BlockRef, ChainStatus, ChainView, Receipt};
+use crate::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use crate::witness::Witnessed;
 use crate::{Gas, Millis, Price, Slot, TxHash, TxId};
 
 /// A transaction in a block; a stranger's has no draft.
@@ -54,6 +55,8 @@ pub(in super::super) struct ModelChain {
     settled: u64,
     salt: u64,
     head_since: Millis,
+    /// How far the lane's clock is ahead of the chain's.
+    pub(in super::super) behind_ms: i64,
     /// How many hashes a view shows.
     recent: u64,
     /// This node refuses what is under the base fee.
@@ -67,6 +70,10 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) delegated: bool,
     /// What an estimate says.
     pub(in super::super) gas: Gas,
+    /// The last look that has begun.
+    pub(in super::super) looks: Look,
+    /// What several endpoints have shown; none: there is one.
+    pub(in super::super) witnessed: Option<Witnessed>,
 }
 
 impl ModelChain {
@@ -82,13 +89,16 @@ impl ModelChain {
             settled: 0,
             salt: 0,
             head_since: now,
+            behind_ms: 0,
             recent: finality + 3,
             refuses_below_base: false,
             refuses_gaps: false,
             balance: None,
             data_fee: None,
             gas: Gas(40_000),
+            looks: Look::default(),
             delegated: false,
+            witnessed: None,
         };
         chain.push_block(Vec::new(), now);
         chain
@@ -107,7 +117,8 @@ impl ModelChain {
         let number = self.blocks.len() as u64;
         let hash = keccak256(format!("block {number} {}", self.salt));
         let parent = self.blocks.last().map_or(B256::ZERO, |block| block.at.hash);
-        let timestamp = self.blocks.last().map_or(now, |block| now.max(Millis(block.timestamp.0 + 1)));
+        let time = Millis(now.0.saturating_add_signed(-self.behind_ms));
+        let timestamp = self.blocks.last().map_or(time, |block| time.max(Millis(block.timestamp.0 + 1)));
         self.blocks.push(ModelBlock { at: BlockRef { number, hash }, parent, timestamp, txs });
         self.head_since = now;
         self.settled = self.settled.max(number.saturating_sub(self.finality));
@@ -275,6 +286,7 @@ impl ModelChain {
             },
             head_since: self.head_since,
             recent: Arc::new(recent.map(|block| (block.at.number, block.at.hash)).collect()),
+            witnessed: self.witnessed.clone().unwrap_or(Witnessed::by_one(number)),
             safe: None,
             finalized: (self.deep > 0).then(|| self.finalized()),
             fees: FeeQuote {
@@ -284,9 +296,18 @@ impl ModelChain {
                 fast: Price::gwei(3),
                 data_fee: self.data_fee,
             },
-            counts: [(LANE.signer, self.count_at(number))].into(),
-            balances: self.balance.map(|balance| (LANE.signer, balance)).into_iter().collect(),
-            delegated: self.delegated.then_some(LANE.signer).into_iter().collect(),
+            accounts: [(LANE.signer, self.account_at(number))].into(),
+        }
+    }
+
+    /// The account at a block.
+    fn account_at(&self, number: u64) -> AccountView {
+        AccountView {
+            count: self.count_at(number),
+            balance: self.balance,
+            delegated: self.delegated,
+            at: self.blocks[number as usize].at,
+            read: self.looks,
         }
     }
 
@@ -305,8 +326,8 @@ impl ModelChain {
             },
             head_since: now,
             recent: Arc::new((number - 3..=number).map(|number| (number, hash)).collect()),
-            counts: [(LANE.signer, Slot(0))].into(),
-            balances: BTreeMap::new(),
+            accounts: [(LANE.signer, AccountView { count: Slot(0), balance: None, ..self.account_at(0) })]
+                .into(),
             ..self.view(0)
         }
     }

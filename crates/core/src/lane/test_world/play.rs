@@ -6,7 +6,8 @@ use alloy_primitives::U256;
 
 use super::{CommitFate, Desk, ModelChain, payment};
 use crate::attempt::Sealed;
-use crate::lane::{Action, LaneEvent};
+use crate::journal::Entry;
+use crate::lane::{Action, LaneEvent, Wants};
 use crate::outcome::SendOutcome;
 use crate::ports::store::CommandKind;
 use crate::request::{
@@ -271,6 +272,7 @@ impl World {
         let before: Vec<(TxId, TxState)> =
             self.desk.store.txs.values().map(|tx| (tx.id, tx.status.state)).collect();
         let fate = std::mem::replace(&mut self.fate, CommitFate::Done);
+        self.desk.looks = self.chain.looks;
         match self.desk.turn_with(events, fate) {
             Some(actions) => self.started.extend(actions),
             None => self.forget(),
@@ -300,6 +302,10 @@ impl World {
         let bytes = tx.status.slot.is_some_and(|slot| {
             self.desk.store.attempts.range((slot, 0)..=(slot, u32::MAX)).any(|(_, a)| a.tx == Some(id))
         });
+        let by_a_persons_word = |entry: &Entry| matches!(entry, Entry::CarriedOut { .. });
+        if self.desk.store.journal_of(id).any(by_a_persons_word) {
+            return;
+        }
         if !bytes {
             assert!(
                 !matches!(tx.status.state, TxState::Confirmed | TxState::Reverted),
@@ -334,6 +340,8 @@ impl World {
     }
 
     pub(in super::super) fn show(&mut self, lag: u64, receipts: bool) {
+        self.chain.looks.0 += 1;
+        self.desk.wants = Wants::Nothing;
         let view = Arc::new(self.chain.view(lag));
         let upto = view.head.at.number;
         let found = if receipts {

@@ -7,7 +7,7 @@ use super::LANE;
 use crate::attempt::Attempt;
 use crate::journal::{Entry, NewEntry, replay};
 use crate::lane::Loaded;
-use crate::ports::store::{Command, CommandKind, LaneCommit, LaneRecord, LaneRow};
+use crate::ports::store::{Command, CommandKind, LaneCommit, LaneRecord, LaneRow, Older};
 use crate::request::Request;
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction, TxState};
@@ -29,8 +29,10 @@ pub(in super::super) struct ModelStore {
     pub(in super::super) commands: Vec<(Command, bool)>,
     /// Transactions in the order in which they were bound to a new slot, with that slot.
     pub(in super::super) bindings: Vec<(TxId, Slot)>,
-    /// Slots that an operator said are not ours.
+    /// Slots that an operator said are not ours, or that were proven to be a stranger's.
     pub(in super::super) waived: BTreeSet<Slot>,
+    /// It went back, and nobody has accepted it yet.
+    pub(in super::super) older: Option<Older>,
 }
 
 impl ModelStore {
@@ -75,6 +77,7 @@ impl ModelStore {
             row: self.row.clone(),
             bound: bound.cloned().collect(),
             attempts: open.cloned().collect(),
+            older: self.older.clone(),
         }
     }
 
@@ -100,7 +103,10 @@ impl ModelStore {
             return None;
         }
         self.version = LaneVersion(self.version.0 + 1);
-        let resumed = commit.journal.iter().any(|new| matches!(new.entry, Entry::LaneResumed { .. }));
+        let resumed = commit
+            .journal
+            .iter()
+            .any(|new| matches!(new.entry, Entry::LaneResumed { .. } | Entry::LaneAdopted { .. }));
         self.row = commit.row;
         for attempt in commit.attempts {
             self.store_attempt(attempt, settings);

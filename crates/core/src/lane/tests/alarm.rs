@@ -2,7 +2,6 @@ use super::super::test_world::{Step, World, payment_with_gas};
 use super::{Kind, settings, world};
 use crate::lane::{Alarm, LaneEvent};
 use crate::request::{OnDisplaced, Options};
-use crate::settings::LaneSettings;
 use crate::transaction::TxState;
 use crate::view::Receipt;
 use crate::{Slot, TxHash};
@@ -35,9 +34,7 @@ fn two_attempts_of_a_slot_in_blocks_of_one_chain_raise_an_alarm_once() {
 
 #[test]
 fn a_transaction_that_wins_in_its_old_slot_as_well_raises_an_alarm() {
-    let mut world = World::new(LaneSettings { watch_depth: 8, ..settings() }, 2);
-    world.show(0, true);
-    world.rest();
+    let mut world = world(settings());
     let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
     let id = world.submit_as(payment_with_gas(1), options);
     world.rest();
@@ -46,6 +43,8 @@ fn a_transaction_that_wins_in_its_old_slot_as_well_raises_an_alarm() {
     world.prove();
     world.rest();
     assert_eq!(world.slot_of(id), Some(6));
+    world.watched_still(5, 8);
+    world.show(0, true);
     world.block();
     assert_eq!(world.desk.store.state(id), TxState::Mined);
     let receipt = world.desk.store.tx(id).status.receipt.clone().unwrap();

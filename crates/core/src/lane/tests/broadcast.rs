@@ -469,6 +469,7 @@ fn an_error_on_a_re_send_ends_nothing_and_what_is_mined_counts() {
             (TxState::Broadcast, Some(5)),
             "{outcome:?}"
         );
+        assert_eq!(world.desk.lane.bound.get(&id).unwrap().status.ending, None, "{outcome:?}");
         world.block();
         world.finalise();
         assert_eq!(world.desk.store.state(id), TxState::Confirmed, "{outcome:?}");

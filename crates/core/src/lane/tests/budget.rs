@@ -11,7 +11,7 @@ use crate::{Gas, TxId, Wei};
 const DAY_MS: u64 = 86_400_000;
 
 /// A budget of so many transfers at what the first attempt offers at worst.
-fn budget_of(transfers: u64) -> LaneSettings {
+pub(super) fn budget_of(transfers: u64) -> LaneSettings {
     let mut world = world(settings());
     world.broadcast();
     let first = &world.attempts(5)[0];

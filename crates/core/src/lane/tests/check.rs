@@ -17,6 +17,15 @@ impl super::World {
         self.turn(vec![LaneEvent::Prepared(answer)]);
     }
 
+    /// As [`Self::estimated`], and again when the newest head is known: a node that is behind says no as well.
+    fn refused(&mut self, failure: EstimateFailure) {
+        self.estimated(Err(failure.clone()));
+        assert!(self.desk.store.txs.values().all(|tx| !tx.status.state.is_terminal()), "not by one answer");
+        assert!(!self.started(Kind::Prepare), "the head comes first");
+        self.show(0, true);
+        self.estimated(Err(failure));
+    }
+
     fn estimating(&mut self, options: Options) -> TxId {
         let id = self.submit_as(payment(1), options);
         self.carry(Kind::Load, Fault::None);
@@ -47,7 +56,7 @@ fn what_can_never_work_fails_without_a_slot() {
     for (failure, code) in never {
         let mut world = world(settings());
         let id = world.estimating(Options::default());
-        world.estimated(Err(failure));
+        world.refused(failure);
         let status = &world.desk.store.tx(id).status;
         assert_eq!((status.state, status.slot), (TxState::Failed, None));
         assert_eq!(status.reason.as_ref().map(|reason| reason.code), Some(code));
@@ -75,6 +84,8 @@ fn an_estimate_that_fails_in_the_middle_of_a_burst_leaves_no_gap() {
         },
     });
     world.turn(vec![LaneEvent::Prepared(answer.collect())]);
+    world.show(0, true);
+    world.estimated(Err(EstimateFailure::Reverted { reason: text() }));
     world.rest();
     let slots: Vec<_> = ids.iter().map(|id| world.slot_of(*id)).collect();
     assert_eq!(slots, [Some(5), None, Some(6)]);
@@ -99,7 +110,7 @@ fn an_account_that_cannot_pay_holds_or_fails_as_the_caller_said() {
     let mut world = world(settings());
     let fail = OnInsufficientFunds::Fail;
     let id = world.estimating(Options { on_insufficient_funds: fail, ..Options::default() });
-    world.estimated(funds());
+    world.refused(EstimateFailure::InsufficientFunds { text: text() });
     assert_eq!(world.desk.store.state(id), TxState::Failed);
 }
 

@@ -26,11 +26,11 @@ fn a_waiting_transaction_says_what_it_waits_for() {
     world.says(id, &["as the step says", "try 2 in 100 ms", "others may go first"]);
     world.wait(100);
     world.carry(Kind::Prepare, Fault::None);
-    world.says(id, &["it is being signed for slot 5"]);
+    world.says(id, &["it is being signed for nonce 5"]);
     world.rest();
     let next = world.submit();
     world.rest();
-    world.says(next, &["waiting for a slot", "1 of 1 are out", "0 wait before it"]);
+    world.says(next, &["waiting for a nonce", "1 of 1 are in flight", "0 wait before it"]);
     world.command(CommandKind::Pause);
     world.rest();
     world.says(next, &["an operator paused the lane"]);
@@ -92,8 +92,14 @@ fn every_hold_has_its_sentence() {
     world.show(0, true);
     let waiting = world.submit();
     world.carry(Kind::Load, Fault::None);
-    world.says(waiting, &["slot 6", "did not send", "resume the lane"]);
-    world.says(out, &["in block 1, with 1 blocks on top"]);
+    world.says(waiting, &["nonce 6 was used by another program", "when the block is found"]);
+    world.carry(Kind::Prove, Fault::None);
+    world.says(waiting, &["nonce 6 was used by another program in block 2", "(0 of 2 confirmations)"]);
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.carry(Kind::Load, Fault::None);
+    world.says(waiting, &["nonce 6", "did not send", "resume the lane"]);
+    world.says(out, &["block 1, 1 of 2 confirmations"]);
     world.play(Step::ShowOther);
     world.says(waiting, &["another chain"]);
 }
@@ -111,14 +117,14 @@ fn a_bound_transaction_says_what_its_slot_waits_for() {
     world.rest();
     world.says(first, &["the pool has it", "next send in 59 s"]);
     let second = world.broadcast();
-    world.says(second, &["slot 6 waits for slot 5"]);
+    world.says(second, &["nonce 6 waits for nonce 5"]);
     world.play(Step::BaseFee(40));
     world.show(0, true);
-    world.says(first, &["slot 5 is 36 gwei under the base fee"]);
+    world.says(first, &["nonce 5 is 36 gwei under the base fee"]);
     world.cancel(first);
-    world.says(first, &["a no-op is to take its slot"]);
+    world.says(first, &["a no-op is to take its nonce"]);
     world.play(Step::ShowOther);
-    world.says(first, &["slot 5 is kept", "another chain"]);
+    world.says(first, &["nonce 5 is kept", "another chain"]);
 }
 
 #[test]
@@ -128,7 +134,7 @@ fn one_whose_slot_the_chain_has_used_says_so() {
     world.play(Step::Foreign);
     world.show(0, true);
     world.carry(Kind::Look, Fault::None);
-    world.says(id, &["the chain has used slot 5", "our 1 attempts", "looked 1 times"]);
+    world.says(id, &["the chain has used nonce 5", "our 1 attempts", "looked 1 times"]);
 }
 
 #[test]
@@ -136,10 +142,10 @@ fn a_reserved_slot_says_that_its_signature_is_awaited() {
     let mut world = world(remote());
     let id = world.submit();
     world.carry(Kind::Load, Fault::None);
-    world.says(id, &["slot 5 is reserved", "signature is awaited"]);
+    world.says(id, &["nonce 5 is reserved", "signature is awaited"]);
     world.play(Step::Foreign);
     world.show(0, true);
-    world.says(id, &["slot 5 is reserved", "resume the lane"]);
+    world.says(id, &["nonce 5 is reserved", "used by another program"]);
 }
 
 #[test]

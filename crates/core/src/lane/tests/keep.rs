@@ -4,7 +4,7 @@ use crate::journal::Entry;
 use crate::request::{OnDisplaced, OnReorg, Options};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
-use crate::{ContentVersion, Slot, TxId};
+use crate::{ContentVersion, Price, Slot, TxId};
 
 /// Two blocks on top are final for callers, and the chain may take back six more.
 fn deep_world() -> World {
@@ -107,28 +107,121 @@ fn a_reopened_slot_that_stalls_is_re_priced_with_the_content_that_won() {
 }
 
 #[test]
-fn a_strangers_slot_that_is_open_again_gets_a_no_op_and_never_the_old_bytes() {
+fn a_reopened_content_keeps_its_callers_ceiling_although_a_cancel_came_after_it() {
     let mut world = deep_world();
-    // Only the lane's own finality counts here, as on a chain without `finalized`.
-    world.chain.deep = 0;
+    let ceiling = Price::gwei(12);
+    let options = Options { max_fee_per_gas: Some(ceiling), ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    world.chain.mine(1, true, world.desk.now);
+    world.cancel(id);
+    world.rest();
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    take_back(&mut world, 5);
+    world.play(Step::BaseFee(20));
+    for _ in 0..5 {
+        world.wait(30_000);
+        world.block();
+        world.rest();
+    }
+    let contents = world.attempts(5).into_iter().filter(|attempt| !attempt.no_op);
+    for attempt in contents {
+        assert!(attempt.fees.cap() <= ceiling, "{attempt:?}");
+    }
+}
+
+/// A stranger was believed to have slot 5 for good, and the chain took it back: the transaction waits for another slot while
+/// its old bytes are still watched.
+fn believed_too_early() -> (World, TxId) {
+    let mut world = World::new(settings(), 2);
+    world.show(0, true);
+    world.rest();
     let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
     let id = world.submit_as(payment_with_gas(1), options);
     world.rest();
     world.play(Step::Foreign);
+    world.play(Step::Pause);
+    world.rest();
     world.finalise();
     world.prove();
     world.rest();
-    assert_eq!(world.slot_of(id), Some(6), "it waits in another slot");
+    assert_eq!(world.desk.store.state(id), TxState::Accepted);
     world.chain.deep = 6;
-    take_back(&mut world, 4);
     world.chain.pool.clear();
+    world.play(Step::Reorg { depth: 4, keep: false, refill: 3 });
+    world.watched_still(5, 8);
+    (world, id)
+}
+
+#[test]
+fn a_strangers_slot_that_is_open_again_gets_a_no_op_and_never_the_old_bytes() {
+    let (mut world, id) = believed_too_early();
+    world.show(0, true);
+    world.rest();
+    world.play(Step::Resume);
     world.rest();
     let attempts = world.attempts(5);
     assert_eq!(attempts.len(), 2);
     assert!(attempts[1].no_op && attempts[1].fees.cap() > attempts[0].fees.cap());
     assert_eq!(world.chain.pool.get(&Slot(5)), Some(&attempts[1].hash));
     world.calm_down(40);
-    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Confirmed, Some(6)));
+}
+
+#[test]
+fn what_landed_in_its_old_slot_before_the_queue_was_read_is_bound_back_there() {
+    let (mut world, id) = believed_too_early();
+    let first = world.attempts(5)[0].hash;
+    world.chain.pool.insert(Slot(5), first);
+    world.chain.mine(1, true, world.desk.now);
+    world.show(0, true);
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::LandedAgain { .. })), 1);
+    assert_eq!(world.desk.store.state(id), TxState::Accepted, "the lane has not read its queue yet");
+    world.rest();
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Mined, Some(5)));
+    world.play(Step::Resume);
+    world.rest();
+    assert_eq!(world.attempts(6), [], "nothing is signed for a second slot");
+    world.calm_down(40);
+    let status = &world.desk.store.tx(id).status;
+    assert_eq!((status.state, status.hash), (TxState::Confirmed, Some(first)));
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::BoundBack { slot: Slot(5) })), 1);
+}
+
+#[test]
+fn what_a_stranger_took_is_not_given_up_while_the_chain_may_take_it_back() {
+    let mut world = World::new(LaneSettings { watch_depth: 8, ..settings() }, 2);
+    world.show(0, true);
+    world.rest();
+    let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
+    let id = world.submit_as(payment_with_gas(1), options);
+    world.rest();
+    let first = world.attempts(5)[0].hash;
+    world.play(Step::Foreign);
+    for _ in 0..5 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.show(0, true);
+    for _ in 0..6 {
+        world.wait(15_000);
+        world.rest();
+    }
+    assert_eq!(world.slot_of(id), Some(5), "five blocks on top are not eight");
+    assert!(world.desk.store.tx(id).status.displaced);
+    // A reorganisation deeper than what the lane calls final, and the bytes that it had first win after all.
+    world.chain.deep = 6;
+    world.play(Step::Reorg { depth: 6, keep: false, refill: 0 });
+    world.chain.deep = 0;
+    world.chain.pool.insert(Slot(5), first);
+    world.chain.mine(1, true, world.desk.now);
+    for _ in 0..5 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.show(0, true);
+    world.calm_down(40);
+    assert_eq!((world.desk.store.state(id), world.slot_of(id)), (TxState::Confirmed, Some(5)));
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::Requeued { .. })), 0);
 }
 
 // covers: F9

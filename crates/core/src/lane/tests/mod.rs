@@ -9,27 +9,35 @@ mod broadcast;
 mod budget;
 mod cancel_all;
 mod check;
+mod clock;
 mod command;
 mod counts;
 mod delegate;
+mod doubt;
 mod explain;
 mod fill;
 mod finish;
 mod funds;
 mod hurry;
 mod keep;
+mod older;
 mod probe;
 mod properties;
 mod prove;
+mod refuse;
 mod replace;
 mod reprice;
 mod reset;
 mod sign;
+mod stranger;
 mod watch;
 mod window;
+mod witness;
 
-use super::test_world::{Fault, World, payment_with_gas};
-use super::{Action, Draft, LaneEvent, Sent};
+use std::sync::Arc;
+
+use super::test_world::{Fault, Step, World, payment_with_gas};
+use super::{Action, Draft, LaneEvent, Sent, Wants};
 use crate::TxId;
 use crate::attempt::Attempt;
 use crate::journal::Entry;
@@ -126,6 +134,10 @@ impl World {
                 self.settle();
                 continue;
             }
+            if self.desk.wants != Wants::Nothing {
+                self.show(0, true);
+                continue;
+            }
             if self.desk.lane.changes.is_empty() {
                 return;
             }
@@ -184,6 +196,15 @@ impl World {
     /// The node says this about everything that is being sent, and takes nothing.
     fn say(&mut self, outcome: SendOutcome) {
         self.carry(Kind::Send, Fault::Says { outcome, taken: false });
+    }
+
+    /// The lane is loaded from a store as earlier versions left it: a slot was given up to a stranger although the chain
+    /// may still take it back, and its attempts are watched.
+    fn watched_still(&mut self, slot: u64, watch_depth: u64) {
+        self.desk.store.closed.remove(&Slot(slot));
+        self.desk.store.row.history = None;
+        self.desk.settings = Arc::new(LaneSettings { watch_depth, ..(*self.desk.settings).clone() });
+        self.play(Step::Crash);
     }
 
     fn slot_of(&self, id: TxId) -> Option<u64> {

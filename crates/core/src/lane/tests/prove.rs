@@ -232,7 +232,7 @@ fn a_foreign_slot_fails_the_transaction_if_the_caller_said_so() {
         (status.state, status.displaced, reason.code),
         (TxState::Failed, false, ReasonCode::Displaced)
     );
-    assert_eq!(reason.text, format!("slot 5 was taken by another transaction in block {number}"));
+    assert_eq!(reason.text, format!("nonce 5 was taken by another transaction in block {number}"));
     world.rest();
     assert!(world.desk.lane.is_idle());
 }
@@ -379,8 +379,36 @@ fn a_chain_without_the_tag_that_finality_is_judged_by_is_asked_for_no_proof() {
         let tag = Some(view.head.at.number - 1);
         (view.safe, view.finalized) = if finality == Finality::Safe { (tag, None) } else { (None, tag) };
         world.turn(vec![LaneEvent::Chain { view: Arc::new(view), receipts: Vec::new() }]);
-        assert_eq!(Some(world.proof().up_to), tag);
+        let watched = world.chain.head().at.number - 2;
+        let wanted = if finality == Finality::Safe { Some(watched) } else { tag };
+        assert_eq!(Some(world.proof().up_to), wanted, "what is only safe may still be taken back");
     }
+}
+
+#[test]
+fn a_proof_needs_the_depth_at_which_slots_are_watched_where_the_chain_calls_nothing_final() {
+    let deeper = LaneSettings { watch_depth: 6, ..settings() };
+    let (mut world, id) = taken_in(world(deeper), wishing(OnDisplaced::Requeue));
+    for _ in 0..4 {
+        world.block();
+    }
+    world.look_in_vain(3);
+    assert_eq!(world.proof().up_to, world.chain.head().at.number - 6);
+    let block = world.winner_block(5);
+    assert_eq!(block.number, world.chain.head().at.number - 6);
+    world.turn(vec![LaneEvent::Foreign { slot: Slot(5), block, taker: None }]);
+    assert_eq!(world.desk.store.state(id), TxState::Accepted);
+    assert!(world.desk.store.closed.contains(&Slot(5)), "nothing watches what can never land");
+}
+
+#[test]
+fn a_proof_by_a_block_that_is_not_deep_enough_by_now_proves_nothing() {
+    let deeper = LaneSettings { watch_depth: 6, ..settings() };
+    let (mut world, id) = taken_in(world(deeper), wishing(OnDisplaced::Requeue));
+    world.look_in_vain(3);
+    let block = world.winner_block(5);
+    world.turn(vec![LaneEvent::Foreign { slot: Slot(5), block, taker: None }]);
+    assert_eq!(world.slot_of(id), Some(5), "two blocks on top are not six");
 }
 
 #[test]

@@ -263,6 +263,9 @@ fn a_stranger_that_does_what_an_older_content_does_is_no_stranger() {
     world.replace(id, 7);
     world.rest();
     world.play(super::super::test_world::Step::Foreign);
+    for _ in 0..2 {
+        world.chain.mine(0, true, world.desk.now);
+    }
     world.show(0, true);
     let slot = crate::Slot(5);
     let block = world.chain.winner(slot).expect("the stranger's").0.at;

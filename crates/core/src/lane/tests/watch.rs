@@ -199,14 +199,14 @@ fn a_final_slot_that_the_chain_takes_back_holds_the_lane_and_is_written_down() {
     assert_eq!(world.desk.store.tx(id).status.state, TxState::Confirmed);
     // A reorganisation deeper than finality: the account's count is what it was before.
     let mut view = world.chain.view(0);
-    view.counts.insert(world.desk.lane.id().signer, crate::Slot(5));
+    view.accounts.get_mut(&world.desk.lane.id().signer).unwrap().count = crate::Slot(5);
     world.desk.lane.apply(
         vec![crate::lane::LaneEvent::Chain { view: std::sync::Arc::new(view), receipts: Vec::new() }],
         world.desk.now,
     );
     let hold = world.desk.lane.hold();
     assert_eq!(hold, Some(crate::lane::Hold::FinalReplaced { slot: crate::Slot(5) }));
-    assert!(hold.unwrap().sentence().contains("slot 5 back after it was settled"));
+    assert!(hold.unwrap().sentence().contains("nonce 5 back after it was settled"));
     let commit = world.desk.lane.take_commit(world.desk.now).unwrap();
     let held = |entry: &crate::journal::NewEntry| matches!(entry.entry, Entry::LaneHeld { .. });
     assert!(commit.journal.iter().any(held), "it is written down: {:?}", commit.journal);
@@ -266,7 +266,7 @@ fn after_an_operators_word_a_final_slot_that_was_taken_back_is_filled_and_the_la
     world.command(crate::ports::store::CommandKind::Resume);
     world.rest();
     assert_eq!(world.desk.lane.hold(), None);
-    let resumed = |entry: &crate::journal::NewEntry| matches!(&entry.entry, Entry::LaneResumed { text } if text.contains("slot 5"));
+    let resumed = |entry: &crate::journal::NewEntry| matches!(&entry.entry, Entry::LaneResumed { text } if text.contains("nonce 5"));
     assert_eq!(world.desk.store.journal.iter().filter(|entry| resumed(entry)).count(), 1);
     for _ in 0..40 {
         world.wait(5_000);

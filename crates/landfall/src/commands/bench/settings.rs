@@ -39,8 +39,8 @@ mod tests {
         chain.spec.max_in_flight = 4_000;
         let mut config = Config { chain: vec![chain], ..Config::default() };
         config.store.url = "sqlite:///somewhere/else.db".to_owned();
-        config.lease.duration_s = 11;
-        let expected = serde_json::json!({ "chain.max_in_flight": 4_000, "lease.duration_s": 11 });
+        config.lease.duration_s = 11.0;
+        let expected = serde_json::json!({ "chain.max_in_flight": 4_000, "lease.duration_s": 11.0 });
         assert_eq!(changed(&config), expected);
     }
 }

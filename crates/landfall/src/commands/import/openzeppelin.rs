@@ -60,7 +60,7 @@ pub(super) fn read(config: &Path, networks: Option<&Path>) -> Result<Found> {
         let url = text(notification, "url");
         if !url.is_empty() {
             found.notes.push(format!(
-                "notifications went to {url}; make a webhook for it when the server runs: `landfall webhook create --url {url}`"
+                "notifications went to {url}; make a webhook for it when the server runs: `landfall webhook create {url}`"
             ));
         }
     }
@@ -284,7 +284,7 @@ mod tests {
             "whitelist_receivers",
             "two is for solana",
             "signer kms",
-            "https://example.com/hook",
+            "`landfall webhook create https://example.com/hook`",
         ] {
             assert!(notes.contains(told), "{told}: {notes}");
         }

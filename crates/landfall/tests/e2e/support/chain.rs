@@ -49,6 +49,16 @@ impl Chain {
         Self::start(Mining::Interval(interval), &["--gas-limit", "29000000"]).await
     }
 
+    /// Mines when [`Self::mine`] says so, and has the same first block as every other such chain.
+    pub(crate) async fn of_one_origin() -> Self {
+        Self::start(Mining::Manual, &["--timestamp", "1700000000"]).await
+    }
+
+    /// Mines when [`Self::mine`] says so, and calls a block final when two are on top of it.
+    pub(crate) async fn that_settles_at_once() -> Self {
+        Self::start(Mining::Manual, &["--slots-in-an-epoch", "1"]).await
+    }
+
     /// Mines when [`Self::mine`] says so.
     pub(crate) async fn without_mining() -> Self {
         Self::start(Mining::Manual, &[]).await

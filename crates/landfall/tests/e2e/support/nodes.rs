@@ -34,7 +34,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Starts servers `a`, `b`, … on a database, for this many lanes. The chain mines when told.
-    pub(crate) async fn start(count: usize, database: &str, lanes: u64, lease: (u64, u64, u64)) -> Self {
+    pub(crate) async fn start(count: usize, database: &str, lanes: u64, lease: (f64, f64, f64)) -> Self {
         let chain = Chain::without_mining().await;
         // A namespace of its own, in a database that others may use as well.
         let namespace = format!("namespace = \"{}\"", chain.url().replace(['/', ':', '.'], "-"));

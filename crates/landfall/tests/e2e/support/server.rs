@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     /// Lines for the `[store]` part.
     pub(crate) store: &'static str,
     /// The seconds of a lease, its renewal and its skew.
-    pub(crate) lease: (u64, u64, u64),
+    pub(crate) lease: (f64, f64, f64),
     /// Which log lines are written.
     pub(crate) log: &'static str,
     /// Further environment variables.
@@ -67,7 +67,7 @@ impl Default for Settings {
             server: "",
             store_url: "sqlite://landfall.db".to_owned(),
             store: "",
-            lease: (10, 3, 1),
+            lease: (10.0, 3.0, 1.0),
             log: "info",
             env: vec![(WEBHOOK_SECRET, "a secret of the tests that is long enough".to_owned())],
             sections: "",
@@ -160,7 +160,8 @@ impl Server {
     pub(crate) fn spawn(&mut self) {
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = program(self.folder.path());
-        command.args(["serve", "--config", "landfall.toml"]).stdout(Stdio::null()).stderr(log);
+        let printed = std::fs::File::create(self.folder.path().join("server.out")).unwrap();
+        command.args(["serve", "--config", "landfall.toml"]).stdout(printed).stderr(log);
         command.env("LANDFALL_LOG", self.log).envs(self.env.clone());
         for n in 0..self.signers {
             command.env(format!("KEY_{n}"), account(n).key.to_string());
@@ -255,6 +256,11 @@ impl Server {
 
     fn log_file(&self) -> PathBuf {
         self.folder.path().join("server.log")
+    }
+
+    /// What it printed since its last start, beside the log.
+    pub(crate) fn printed(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("server.out")).unwrap_or_default()
     }
 
     pub(crate) fn log(&self) -> String {

@@ -34,6 +34,7 @@ pub(in crate::postgres) async fn load(
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            older: None,
         });
     };
     let head = db.prepare_cached("SELECT token, version, details FROM lane WHERE id = $1").await?;
@@ -79,6 +80,8 @@ pub(in crate::postgres) async fn load(
         bound,
         ended,
         attempts,
+        // A database has no mark beside it.
+        older: None,
     })
 }
 

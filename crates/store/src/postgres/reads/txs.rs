@@ -5,13 +5,16 @@
 
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::{TxQuery, TxRecord};
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Transaction, TxState};
-use landfall_core::{Account, RequestId, TxId};
+use landfall_core::{Account, CallerNonce, LaneId, RequestId, TxId};
 use tokio_postgres::types::ToSql;
 
 use super::{Value, all};
+use crate::columns::call_columns;
 use crate::postgres::error::Fault;
-use crate::postgres::rows::{self, bits, state_code};
+use crate::postgres::lanes::LaneNumbers;
+use crate::postgres::rows::{self, bits, number, state_code};
 
 /// A transaction by its id.
 pub(in crate::postgres) async fn by_id(
@@ -31,6 +34,46 @@ pub(in crate::postgres) async fn by_request(
 ) -> Result<Option<TxRecord>, Fault> {
     let which = "tx.namespace = $1 AND tx.signer = $2 AND tx.request_id = $3";
     one(db, which, &[&namespace, &signer.0.as_slice(), &request.as_str()]).await
+}
+
+/// The transaction of a call.
+pub(in crate::postgres) async fn by_call(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    lane: LaneId,
+    call: &CallId,
+) -> Result<Option<Transaction>, Fault> {
+    let Some(lane) = numbers.find(db, namespace, [lane]).await?.remove(&lane) else { return Ok(None) };
+    let (key, nonce) = call_columns(call);
+    let sql = format!(
+        "SELECT {} FROM tx JOIN lane ON lane.id = tx.lane
+         WHERE tx.lane = $1 AND tx.api_key = $2 AND tx.caller_nonce = $3",
+        rows::TX_COLUMNS
+    );
+    Ok(all(db, &sql, &[&lane, &key, &nonce], rows::tx).await?.pop())
+}
+
+/// The nonces of known calls with one API key, from a number upwards.
+pub(in crate::postgres) async fn nonces_from(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    lane: LaneId,
+    from: &CallId,
+    limit: u32,
+) -> Result<Vec<CallerNonce>, Fault> {
+    let Some(lane) = numbers.find(db, namespace, [lane]).await?.remove(&lane) else { return Ok(Vec::new()) };
+    let (key, nonce) = call_columns(from);
+    let of = |table: &str| {
+        format!(
+            "(SELECT caller_nonce FROM {table} WHERE lane = $1 AND api_key = $2 AND caller_nonce >= $3
+             ORDER BY caller_nonce LIMIT $4)"
+        )
+    };
+    let sql = format!("{} UNION {} ORDER BY 1 LIMIT $4", of("tx"), of("kept"));
+    let read = |row: &tokio_postgres::Row| Ok(CallerNonce(number(row.try_get(0)?)));
+    all(db, &sql, &[&lane, &key, &nonce, &i64::from(limit)], read).await
 }
 
 async fn one(db: &ClientWrapper, which: &str, values: &[Value<'_>]) -> Result<Option<TxRecord>, Fault> {

@@ -9,6 +9,7 @@ use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::all;
+use crate::sqlite::accept;
 use crate::sqlite::error::Fault;
 use crate::sqlite::readers::Look;
 use crate::sqlite::rows::{self, bits, column, number};
@@ -20,6 +21,7 @@ const IS_APART: &str = "attempt.lane = ?1 AND attempt.apart = 1 AND attempt.open
 
 /// Everything a lane's owner needs. An unknown lane is an empty one.
 pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecord, Fault> {
+    let older = accept::older(look.db, look.namespace)?;
     let Some(key) = find_lane(look.db, look.namespace, lane)? else {
         return Ok(LaneRecord {
             lane,
@@ -29,6 +31,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            older,
         });
     };
     let (token, version, details, closed): (i64, i64, String, i64) = look
@@ -65,6 +68,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
         bound,
         ended,
         attempts,
+        older,
     })
 }
 

@@ -5,17 +5,18 @@
 
 use landfall_core::attempt::Attempt;
 use landfall_core::ports::store::{TxQuery, TxRecord};
+use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction, TxState};
-use landfall_core::{Account, RequestId, TxHash, TxId};
+use landfall_core::{Account, CallerNonce, LaneId, RequestId, TxHash, TxId};
 use rusqlite::types::Value;
-use rusqlite::{params, params_from_iter};
+use rusqlite::{Row, params, params_from_iter};
 
 use super::all;
-use crate::sqlite::admit;
+use crate::columns::call_columns;
 use crate::sqlite::error::Fault;
-use crate::sqlite::forget;
 use crate::sqlite::readers::Look;
-use crate::sqlite::rows::{self, bits, state_code};
+use crate::sqlite::rows::{self, bits, number, state_code};
+use crate::sqlite::{admit, forget, scope};
 
 /// A transaction by its id.
 pub(in crate::sqlite) fn by_id(look: &Look<'_>, id: TxId) -> Result<Option<TxRecord>, Fault> {
@@ -45,6 +46,26 @@ pub(in crate::sqlite) fn by_request(
 ) -> Result<Option<TxRecord>, Fault> {
     let found = admit::by_request(look.db, look.namespace, signer, request)?;
     found.map(|tx| with_attempts(look, tx)).transpose()
+}
+
+/// The nonces of known calls with one API key, from a number upwards.
+pub(in crate::sqlite) fn nonces_from(
+    look: &Look<'_>,
+    lane: LaneId,
+    from: &CallId,
+    limit: u32,
+) -> Result<Vec<CallerNonce>, Fault> {
+    let Some(lane) = scope::find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
+    let (key, nonce) = call_columns(from);
+    let of = |table: &str| {
+        format!(
+            "SELECT caller_nonce FROM (SELECT caller_nonce FROM {table}
+             WHERE lane = ?1 AND api_key = ?2 AND caller_nonce >= ?3 ORDER BY caller_nonce LIMIT ?4)"
+        )
+    };
+    let sql = format!("{} UNION {} ORDER BY 1 LIMIT ?4", of("tx"), of("kept"));
+    let read = |row: &Row<'_>| Ok(CallerNonce(number(row.get(0)?)));
+    all(look.db, &sql, params![lane.lane, key, nonce, limit], read)
 }
 
 fn with_attempts(look: &Look<'_>, tx: Transaction) -> Result<TxRecord, Fault> {

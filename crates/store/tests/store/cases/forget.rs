@@ -21,7 +21,7 @@ async fn step(store: &dyn Store, before: Millis, after: i64, limit: u32) -> Forg
 }
 
 /// Everything that may go, goes.
-async fn forget(store: &dyn Store, before: Millis) -> u32 {
+pub(crate) async fn forget(store: &dyn Store, before: Millis) -> u32 {
     let (mut removed, mut after) = (0, 0);
     loop {
         let done = step(store, before, after, 2).await;

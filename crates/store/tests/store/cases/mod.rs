@@ -1,6 +1,7 @@
 //! The conformance suite. Every case takes a fresh [`World`](crate::world::World) and runs on every adapter.
 
 mod admit;
+mod calls;
 mod commands;
 mod commit;
 mod fence;
@@ -9,9 +10,11 @@ mod leases;
 mod lists;
 mod lost;
 mod records;
+mod reorg;
 mod spaces;
 mod work;
 
+pub(crate) use calls::{call_after_the_upgrade, call_before_the_upgrade};
 pub(crate) use spaces::{everything, fill};
 
 /// Makes a test of every case for every adapter.
@@ -54,6 +57,17 @@ suite! {
         a_hundred_concurrent_admissions_of_one_key_make_one_row,
         a_key_is_taken_for_ever_even_after_its_transaction_ended,
         transactions_are_first_in_first_out;
+    calls:
+        a_nonce_given_again_for_the_same_is_a_replay_in_every_state,
+        a_nonce_given_again_for_something_else_is_refused_and_names_the_first,
+        a_nonce_belongs_to_one_api_key_and_one_lane,
+        a_call_that_ended_without_bytes_frees_its_nonce_and_one_with_bytes_does_not,
+        one_that_lost_its_slot_and_ended_while_it_waited_keeps_its_nonce,
+        a_call_is_known_by_what_stayed_when_its_history_is_gone,
+        a_key_that_is_known_says_what_is_meant_whatever_the_nonce,
+        nonces_repeated_in_one_group_are_replays_of_the_first,
+        a_hundred_concurrent_admissions_of_one_call_make_one_row,
+        the_nonces_that_a_caller_gave_are_listed_from_a_number_on;
     fence:
         a_commit_raises_the_version_by_one,
         a_stale_token_is_refused,
@@ -133,6 +147,9 @@ suite! {
         lane_summaries_count_and_name_the_owner,
         a_chain_record_is_replaced_as_a_whole,
         a_store_that_works_is_writable;
+    reorg:
+        a_chain_is_known_by_the_block_that_a_person_accepts_and_keeps_everything,
+        a_chain_without_a_final_block_has_nothing_to_accept;
     records:
         a_record_is_made_once_and_changed_by_who_saw_it,
         a_group_of_records_is_written_whole_or_not_at_all,

@@ -1,6 +1,7 @@
 //! What only a database that many processes share can go through: stale writers, lost answers, expiry, and commits
 //! that cross.
 
+mod calls;
 mod fence;
 mod hints;
 mod journal;

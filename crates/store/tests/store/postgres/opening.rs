@@ -1,7 +1,7 @@
 //! Opening: what is said when it cannot be, and schemas that change while others run.
 
 use landfall_core::Namespace;
-use landfall_core::ports::store::Reads;
+use landfall_core::ports::store::{Leases as _, Reads};
 use landfall_store::Postgres;
 use landfall_store::postgres::{OpenError, Options};
 use tokio::task::JoinSet;
@@ -67,6 +67,22 @@ async fn a_database_that_cannot_be_used_is_said_in_words() {
     let error = refused(&format!("postgres://{user}:wrong@{host}:{port}/postgres")).await;
     assert!(matches!(error, OpenError::Login { .. }), "{error}");
     assert!(error.to_string().contains("store.url") && !error.to_string().contains("wrong@"), "{error}");
+}
+
+/// Callers' nonces as a program left them that stored them with the request alone.
+#[tokio::test]
+async fn callers_nonces_of_an_earlier_version_are_known_after_the_upgrade() {
+    let database = Database::new();
+    let store = database.open().await;
+    crate::cases::call_before_the_upgrade(&store).await;
+    store.close_session(session(1)).await.unwrap();
+    drop(store);
+    let before = "ALTER TABLE tx DROP COLUMN api_key, DROP COLUMN caller_nonce;
+         ALTER TABLE kept DROP COLUMN lane, DROP COLUMN api_key, DROP COLUMN caller_nonce, DROP COLUMN first_hash;
+         UPDATE tx SET request = replace(request, '\"nonce\":6', '\"nonce\":5');
+         UPDATE landfall_schema SET version = 6, runs_with = 6";
+    raw(&database).await.batch_execute(before).await.unwrap();
+    crate::cases::call_after_the_upgrade(&database.open().await).await;
 }
 
 #[tokio::test]

@@ -128,20 +128,20 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
                     shared.sprung.notify_one();
                     released(shared).await;
                 }
-                match trap_for(shared, said) {
+                match trap_for(shared, said).map(|(trap, end)| (trap, said.split_at(end))) {
                     None => to_server.write_all(said).await?,
-                    Some(Trap::CutAnswer) => {
+                    Some((Trap::CutAnswer, _)) => {
                         to_server.write_all(said).await?;
                         // Its answer, which nobody gets.
                         from_server.readable().await?;
                         shared.sprung.notify_one();
                         return Ok(());
                     }
-                    Some(Trap::CutRequest) => {
+                    Some((Trap::CutRequest, _)) => {
                         shared.sprung.notify_one();
                         return Ok(());
                     }
-                    Some(Trap::HoldAndCut) => {
+                    Some((Trap::HoldAndCut, _)) => {
                         drop((from_client, to_client));
                         shared.sprung.notify_one();
                         released(shared).await;
@@ -149,14 +149,21 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
                         from_server.readable().await?;
                         return Ok(());
                     }
-                    Some(Trap::Hold) => {
+                    Some((Trap::Hold, _)) => {
                         shared.sprung.notify_one();
                         released(shared).await;
                         to_server.write_all(said).await?;
                     }
-                    Some(Trap::HoldNext) => {
-                        hold_next = true;
-                        to_server.write_all(said).await?;
+                    Some((Trap::HoldNext, (passes, next))) => {
+                        to_server.write_all(passes).await?;
+                        // The client may have said what comes next in the same breath.
+                        if next.is_empty() {
+                            hold_next = true;
+                        } else {
+                            shared.sprung.notify_one();
+                            released(shared).await;
+                            to_server.write_all(next).await?;
+                        }
                     }
                 }
             }
@@ -164,11 +171,22 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) -> std::io
     }
 }
 
-fn trap_for(shared: &Shared, said: &[u8]) -> Option<Trap> {
+/// The trap that what was said springs, and where the message with its text ends.
+fn trap_for(shared: &Shared, said: &[u8]) -> Option<(Trap, usize)> {
     let mut trap = shared.trap.lock().unwrap();
     let (text, _) = trap.as_ref()?;
-    let here = said.windows(text.len()).any(|window| window == text.as_bytes());
-    if here { trap.take().map(|(_, trap)| trap) } else { None }
+    let at = said.windows(text.len()).position(|window| window == text.as_bytes())?;
+    trap.take().map(|(_, trap)| (trap, end_of_message(said, at)))
+}
+
+/// Where the message around this place ends. Each is one byte for its kind, then four for the length of the rest.
+fn end_of_message(said: &[u8], place: usize) -> usize {
+    let mut end = 0;
+    while end <= place {
+        let Some(length) = said.get(end + 1..end + 5) else { return said.len() };
+        end += 1 + u32::from_be_bytes(length.try_into().unwrap()) as usize;
+    }
+    end.min(said.len())
 }
 
 async fn released(shared: &Shared) {

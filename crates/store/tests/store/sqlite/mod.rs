@@ -2,8 +2,11 @@
 
 mod copies;
 mod full;
+mod mark;
+mod marked;
 mod opening;
 mod plans;
+mod rest;
 
 use std::path::Path;
 

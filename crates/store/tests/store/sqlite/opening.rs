@@ -54,6 +54,26 @@ async fn a_file_opened_twice_in_one_process_is_refused_by_name() {
     assert!(open(&file).unwrap().tx(tx_id(1)).await.unwrap().is_some());
 }
 
+/// Callers' nonces as a program left them that stored them with the request alone.
+#[tokio::test]
+async fn callers_nonces_of_an_earlier_version_are_known_after_the_upgrade() {
+    let folder = folder();
+    let file = folder.path().join("a.db");
+    let store = open(&file).unwrap();
+    crate::cases::call_before_the_upgrade(&store).await;
+    drop(store);
+    set(
+        &file,
+        "DROP TABLE mark; DROP TABLE older;
+         DROP INDEX tx_call; ALTER TABLE tx DROP COLUMN api_key; ALTER TABLE tx DROP COLUMN caller_nonce;
+         DROP INDEX kept_call; DROP INDEX kept_first_hash; ALTER TABLE kept DROP COLUMN lane;
+         ALTER TABLE kept DROP COLUMN api_key; ALTER TABLE kept DROP COLUMN caller_nonce;
+         ALTER TABLE kept DROP COLUMN first_hash;
+         UPDATE tx SET request = replace(request, '\"nonce\":6', '\"nonce\":5'); PRAGMA user_version = 8",
+    );
+    crate::cases::call_after_the_upgrade(&open(&file).unwrap()).await;
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_second_name_of_the_same_file_meets_the_same_lock() {
@@ -137,7 +157,8 @@ async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_w
     // As the first version left it, with one slot closed as it did that.
     set(
         &file,
-        "DROP TABLE kept; DROP TABLE moved; DROP TABLE record;
+        "DROP TABLE mark; DROP TABLE older; DROP TABLE kept; DROP TABLE moved; DROP TABLE record;
+         DROP INDEX tx_call; ALTER TABLE tx DROP COLUMN api_key; ALTER TABLE tx DROP COLUMN caller_nonce;
          DROP INDEX attempt_apart; ALTER TABLE attempt DROP COLUMN apart; ALTER TABLE lane DROP COLUMN closed;
          CREATE INDEX attempt_open ON attempt (lane) WHERE open = 1;
          UPDATE attempt SET open = 0 WHERE slot = 1; PRAGMA user_version = 1",

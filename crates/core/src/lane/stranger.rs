@@ -1,0 +1,439 @@
+//! Strangers: slots that the chain has used and for which we have no bytes (L3).
+//!
+//! | found out | what happens |
+//! |---|---|
+//! | while this owner held the lane, and everything was accounted for before | once each is proven foreign, the lane goes on by itself |
+//! | at any other load | they may be ours, from a newer copy of the store: the lane holds until a person resumes it, or by itself after the same proof where the signer says so |
+//! | one does the same as a transaction that waits | as at a load, whoever the signer is: to go on would do it twice |
+//!
+//! Meanwhile what took each is looked up, and shown. A resume waits for that: what waits and was carried out by one of them ends
+//! as landed, and is not sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::prove::settled_for;
+use super::{Action, Lane, Plan, Prep, Proof, back_off};
+use crate::journal::Entry;
+use crate::ports::chain::Taker;
+use crate::settings::OnUnknownSlots;
+use crate::transaction::{Transaction, TxState, Won};
+use crate::view::{BlockRef, Standing};
+use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
+
+/// So many of them are looked up at most.
+const MOST_LOOKED_UP: usize = 256;
+/// So many at once.
+const AT_ONCE: usize = 16;
+/// After so many vain tries a person's word counts without a look: a node that keeps little history cannot tell.
+const MOST_TRIES: u32 = 8;
+
+/// A slot that the chain has used and for which we have no bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownSlot {
+    pub slot: Slot,
+    /// The block in which it was used, if that was found yet.
+    pub block: Option<BlockRef>,
+    /// The account's transaction there.
+    pub taker: Option<Taker>,
+    /// A transaction that waits and does the same.
+    pub same_as: Option<TxId>,
+}
+
+/// Is everything that the chain has used of this account known?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Accounted {
+    /// The chain's count was not seen yet.
+    #[default]
+    Open,
+    /// It was not when the lane was loaded.
+    No,
+    /// At this head it was, and this owner has held the lane since.
+    At(BlockRef),
+}
+
+/// What is known of one of them.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    /// It is being looked up, up to the newest settled block or up to the head.
+    asking: Option<Depth>,
+    ask_at: Millis,
+    tries: u32,
+    seen: Option<(BlockRef, Option<Taker>)>,
+    /// What was seen is settled.
+    proven: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Head,
+    Settled,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    accounted: Accounted,
+    found: BTreeMap<Slot, Found>,
+    /// A person's words that these are not ours.
+    resumes: BTreeSet<CommandId>,
+}
+
+impl Strangers {
+    /// A person has spoken, and what took the slots is being looked up.
+    pub(super) fn is_resuming(&self) -> bool {
+        !self.resumes.is_empty()
+    }
+
+    /// What took the slot is being looked up.
+    pub(super) fn asks(&self, slot: Slot) -> bool {
+        self.found.get(&slot).is_some_and(|found| found.asking.is_some())
+    }
+}
+
+/// Does the taker do what one of the transaction's contents is to do?
+fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVersion> {
+    let newest = tx.payloads().enumerate().find(|(_, payload)| {
+        taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+    });
+    let place = u32::try_from(newest?.0).ok()?;
+    Some(ContentVersion(tx.version().0.saturating_sub(place)))
+}
+
+impl Lane {
+    /// Everything was accounted for at that head, and nobody else has taken or written the lane since.
+    pub fn was_accounted_for(&mut self, at: BlockRef) {
+        self.strangers.accounted = Accounted::At(at);
+    }
+
+    /// The head at which everything was accounted for, if it was since this owner has the lane.
+    #[must_use]
+    pub fn accounted_at(&self) -> Option<BlockRef> {
+        match self.strangers.accounted {
+            Accounted::At(at) => Some(at),
+            Accounted::Open | Accounted::No => None,
+        }
+    }
+
+    /// A count was seen.
+    pub(super) fn account_for(&mut self) {
+        let Some(at) = self.account().map(|account| account.at) else { return };
+        // What an older copy has forgotten may be in a pool: only a person can say that everything is known.
+        if self.is_older() {
+            self.strangers.accounted = Accounted::No;
+        }
+        if self.strangers.accounted == Accounted::Open {
+            let known = self.unknown_slots().is_none();
+            self.strangers.accounted = if known { Accounted::At(at) } else { Accounted::No };
+        }
+        self.forget_found();
+    }
+
+    /// What is known by now needs no looking up. What is being looked up is forgotten when it is answered.
+    fn forget_found(&mut self) {
+        if self.strangers.found.is_empty() {
+            return;
+        }
+        let unknown: BTreeSet<Slot> = self.unknown_list().into_iter().collect();
+        self.strangers.found.retain(|slot, found| unknown.contains(slot) || found.asking.is_some());
+    }
+
+    /// The lowest of them, as many as are looked up.
+    fn unknown_list(&self) -> Vec<Slot> {
+        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Vec::new() };
+        let reserved = self.slots.bare().range(..count).copied();
+        let below: BTreeSet<Slot> = reserved.chain(self.row.returned.range(..count).copied()).collect();
+        below.into_iter().chain((cursor.0..count.0).map(Slot)).take(MOST_LOOKED_UP).collect()
+    }
+
+    /// The slots that the chain has used and that we do not know, lowest first; at most as many as are looked up.
+    #[must_use]
+    pub fn unknown(&self) -> Vec<UnknownSlot> {
+        let same = self.same_effect();
+        let of = |slot: Slot| {
+            let seen = self.strangers.found.get(&slot).and_then(|found| found.seen.clone());
+            let (block, taker) = seen.map_or((None, None), |(block, taker)| (Some(block), taker));
+            UnknownSlot { slot, block, taker, same_as: same.get(&slot).map(|(id, _)| *id) }
+        };
+        self.unknown_list().into_iter().map(of).collect()
+    }
+
+    /// For each of them, the oldest transaction that waits and that it carried out; each carried out one.
+    fn same_effect(&self) -> BTreeMap<Slot, (TxId, ContentVersion)> {
+        let mut same = BTreeMap::new();
+        let mut taken = BTreeSet::new();
+        for (slot, found) in &self.strangers.found {
+            let Some(taker) = found.seen.as_ref().and_then(|(_, taker)| taker.as_ref()) else { continue };
+            let mut waiting = self.waiting.values().filter(|waiting| !taken.contains(&waiting.tx.id));
+            let carried = waiting.find_map(|waiting| Some((waiting.tx.id, carries_out(taker, &waiting.tx)?)));
+            if let Some((id, version)) = carried {
+                taken.insert(id);
+                same.insert(*slot, (id, version));
+            }
+        }
+        same
+    }
+
+    /// Looks up what took them: first as far as the head, so that it can be said, then when that is settled.
+    pub(super) fn plan_strangers(&mut self, plan: &mut Plan, now: Millis) {
+        if self.unknown_slots().is_none() {
+            return;
+        }
+        let Some(view) = self.live_view() else { return };
+        let settled = settled_for(None, &view, &self.settings);
+        let head = view.head.at.number;
+        let mut under_way = self.strangers.found.values().filter(|found| found.asking.is_some()).count();
+        for slot in self.unknown_list() {
+            let found = self.strangers.found.entry(slot).or_default();
+            if found.seen.as_ref().is_some_and(|(block, _)| view.standing(block) == Standing::Orphaned) {
+                (found.seen, found.proven) = (None, false);
+            }
+            if found.proven || found.asking.is_some() {
+                continue;
+            }
+            let depth = match &found.seen {
+                None => Depth::Head,
+                Some((block, _)) if settled >= Some(block.number) => Depth::Settled,
+                Some(_) => continue,
+            };
+            if found.ask_at > now {
+                plan.wake(found.ask_at);
+                continue;
+            }
+            if under_way >= AT_ONCE {
+                break;
+            }
+            under_way += 1;
+            found.asking = Some(depth);
+            let up_to = if depth == Depth::Head { head } else { settled.unwrap_or_default() };
+            plan.actions.push(Action::Prove(Proof { slot, up_to, ours: Vec::new() }));
+        }
+    }
+
+    /// What took a slot was found. True if it was asked for here.
+    pub(super) fn take_taker(
+        &mut self,
+        slot: Slot,
+        block: BlockRef,
+        taker: Option<&Taker>,
+        now: Millis,
+    ) -> bool {
+        let Some(view) = self.live_view() else { return self.take_no_taker(slot, now) };
+        let settled = settled_for(None, &view, &self.settings);
+        if view.standing(&block) == Standing::Orphaned {
+            return self.take_no_taker(slot, now);
+        }
+        let Some(found) = self.strangers.found.get_mut(&slot) else { return false };
+        let Some(depth) = found.asking.take() else { return false };
+        found.tries = 0;
+        found.seen = Some((block, taker.cloned()));
+        found.proven = depth == Depth::Settled && settled >= Some(block.number);
+        self.forget_found();
+        true
+    }
+
+    /// Nobody could say what took a slot. True if it was asked for here.
+    pub(super) fn take_no_taker(&mut self, slot: Slot, now: Millis) -> bool {
+        let Some(found) = self.strangers.found.get_mut(&slot) else { return false };
+        if found.asking.take().is_none() {
+            return false;
+        }
+        found.tries = found.tries.saturating_add(1);
+        found.ask_at = now.after(back_off(found.tries, 500, 30_000));
+        self.forget_found();
+        true
+    }
+
+    /// A slot that was used in this block cannot be ours, or its signer does not care.
+    fn may_adopt(&self, block: &BlockRef) -> bool {
+        self.settings.on_unknown_slots == OnUnknownSlots::Adopt
+            || self.accounted_at().is_some_and(|at| block.number > at.number)
+            || self.planted_adopts()
+    }
+
+    /// Goes on by itself over slots that are proven to be a stranger's.
+    pub(super) fn adopt_strangers(&mut self, now: Millis) {
+        if self.strangers.found.is_empty() || self.strangers.is_resuming() || self.is_older() {
+            return;
+        }
+        let same = if self.planted_adopts() { BTreeMap::new() } else { self.same_effect() };
+        let mut next = self.row.cursor;
+        let mut adopted = Vec::new();
+        for slot in self.unknown_list() {
+            let found = self.strangers.found.get(&slot).filter(|found| found.proven);
+            let seen = found.and_then(|found| found.seen.as_ref());
+            let is_beyond = self.row.cursor.is_none_or(|cursor| slot >= cursor);
+            match seen.filter(|(block, _)| self.may_adopt(block) && !same.contains_key(&slot)) {
+                Some((block, taker)) if !is_beyond || next == Some(slot) => {
+                    adopted.push((slot, *block, taker.as_ref().map(|taker| taker.hash)));
+                    next = next.max(Some(slot.next()));
+                }
+                Some(_) | None if is_beyond => break,
+                Some(_) | None => {}
+            }
+        }
+        if adopted.is_empty() {
+            return;
+        }
+        for (slot, _, _) in &adopted {
+            self.leave_to_stranger(*slot, now);
+        }
+        let each = adopted.iter().map(|(slot, block, hash)| match hash {
+            Some(hash) => format!("nonce {slot} by {hash} in block {}", block.number),
+            None => format!("nonce {slot} in block {}, by no transaction of its own", block.number),
+        });
+        let each: Vec<String> = each.collect();
+        let text = format!(
+            "another program used the key, and that is final: {}. The lane goes on after it",
+            each.join(", ")
+        );
+        let nonces = adopted.iter().map(|(slot, _, _)| *slot).collect();
+        let hashes: Vec<TxHash> = adopted.iter().filter_map(|(_, _, hash)| *hash).collect();
+        self.changes.journal(None, now, Entry::LaneAdopted { nonces, hashes, text });
+        self.forget_found();
+    }
+
+    /// The slot is somebody else's. A transaction that had reserved it waits for another.
+    fn leave_to_stranger(&mut self, slot: Slot, now: Millis) {
+        if let Some(id) =
+            self.slots.get(&slot).filter(|record| record.attempts.is_empty()).and_then(|record| record.tx)
+        {
+            self.slots.remove(&slot);
+            if let Some(mut tx) = self.bound.remove(&id) {
+                tx.status.slot = None;
+                if tx.takes_two_slots() {
+                    self.free_second_slot(slot);
+                }
+                self.changes.tx(&mut tx, now);
+                self.changes.journal(Some(id), now, Entry::SlotReturned { slot });
+                self.waiting.add(tx, Prep::New);
+            }
+        }
+        self.row.returned.remove(&slot);
+        self.row.cursor = self.row.cursor.max(Some(slot.next()));
+        self.changes.row();
+    }
+
+    /// A person says that slots which we do not know are not ours. Done when what took them is known. False: there are none.
+    pub(super) fn resume_over_strangers(&mut self, command: CommandId) -> bool {
+        let are_some = self.unknown_slots().is_some();
+        if are_some {
+            self.strangers.resumes.insert(command);
+        } else if let Some(at) = self.account().map(|account| account.at) {
+            self.strangers.accounted = Accounted::At(at);
+        }
+        are_some
+    }
+
+    /// Everything that waits is to be read, so that it can be compared with what took the slots.
+    pub(super) fn reads_all(&self) -> bool {
+        self.strangers.is_resuming()
+    }
+
+    /// A resume goes on when it is known what took the slots, and, where one carried out what waits, when that is settled.
+    pub(super) fn finish_resumes(&mut self, now: Millis) {
+        if !self.strangers.is_resuming() || self.is_older() {
+            return;
+        }
+        let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else {
+            return self.resumed(now, None);
+        };
+        let whole = !self.load.more && !self.load.running;
+        let same = self.same_effect();
+        let is_known = |slot: &Slot| {
+            let found = self.strangers.found.get(slot);
+            found.is_some_and(|found| match same.contains_key(slot) {
+                true => found.proven,
+                false => found.seen.is_some() || found.tries >= MOST_TRIES,
+            })
+        };
+        if !whole || !self.unknown_list().iter().all(is_known) {
+            return;
+        }
+        let mut text = format!("an operator resumed it: nonces {first} to {last} are not ours");
+        for (slot, (id, version)) in same {
+            let seen = self.strangers.found.get(&slot).and_then(|found| found.seen.clone());
+            if let Some((block, Some(taker))) = seen {
+                self.carried_out(id, version, slot, taker.hash, block, now);
+                text.push_str(&format!(
+                    "; nonce {slot} carried out transaction {id}, which has ended as landed"
+                ));
+            }
+        }
+        let reserved: Vec<Slot> = self.slots.bare().range(..count).copied().collect();
+        for slot in reserved {
+            self.leave_to_stranger(slot, now);
+        }
+        self.row.returned.retain(|slot| *slot >= count);
+        self.row.cursor = self.row.cursor.max(Some(count));
+        self.changes.row();
+        self.resumed(now, Some(text));
+    }
+
+    /// The commands are done, and everything is accounted for.
+    fn resumed(&mut self, now: Millis, text: Option<String>) {
+        if let Some(text) = text {
+            self.changes.journal(None, now, Entry::LaneResumed { text });
+        }
+        for command in std::mem::take(&mut self.strangers.resumes) {
+            self.finish_command(command);
+        }
+        if let Some(at) = self.account().map(|account| account.at) {
+            self.strangers.accounted = Accounted::At(at);
+        }
+        self.forget_found();
+    }
+
+    /// A transaction that waits was carried out under a nonce that this store does not know, by the word of a person.
+    fn carried_out(
+        &mut self,
+        id: TxId,
+        version: ContentVersion,
+        slot: Slot,
+        hash: TxHash,
+        block: BlockRef,
+        now: Millis,
+    ) {
+        self.stop_signing(id);
+        let Some(super::Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
+        tx.status.state = TxState::Confirmed;
+        tx.status.won = Some(Won { version, hash });
+        tx.status.hash = Some(hash);
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
+        self.changes.journal(Some(id), now, Entry::Confirmed { hash, block, version });
+    }
+
+    /// When the lane goes on, in words.
+    pub(super) fn unknown_until(&self) -> Until {
+        if self.strangers.is_resuming() {
+            return Until::LookedUp;
+        }
+        if let Some((slot, (id, _))) = self.same_effect().first_key_value() {
+            return Until::Same { slot: *slot, tx: *id };
+        }
+        let adopts = self.settings.on_unknown_slots == OnUnknownSlots::Adopt;
+        let lowest = self.unknown_list().first().copied();
+        let found = lowest.and_then(|slot| self.strangers.found.get(&slot));
+        let block = found.and_then(|found| found.seen.as_ref()).map(|(block, _)| *block);
+        if !adopts && block.map_or(self.accounted_at().is_none(), |block| !self.may_adopt(&block)) {
+            return Until::Person;
+        }
+        let settled = self.live_view().and_then(|view| {
+            let settled = settled_for(None, &view, &self.settings)?;
+            Some((view.confirmations(&block?), view.head.at.number.saturating_sub(settled)))
+        });
+        Until::Final { block: block.map(|block| block.number), confirmations: settled }
+    }
+}
+
+/// What a lane that holds for unknown slots waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Until {
+    /// A person's word.
+    Person,
+    /// A person's word: one of them did the same as this transaction.
+    Same { slot: Slot, tx: TxId },
+    /// A person has spoken, and what took them is being looked up.
+    LookedUp,
+    /// What took the lowest of them is final: so many confirmations of so many, once its block is known.
+    Final { block: Option<u64>, confirmations: Option<(u64, u64)> },
+}

@@ -1,0 +1,263 @@
+//! Slots that somebody else used: adopted after proof where they cannot be ours, held where they may be.
+
+use super::super::test_world::{Fault, LANE, Step, payment_with_gas};
+use super::{Kind, World, remote, settings, world};
+use crate::journal::Entry;
+use crate::lane::{Action, Hold, LaneEvent};
+use crate::ports::chain::Taker;
+use crate::ports::store::CommandKind;
+use crate::request::{Options, Payload};
+use crate::settings::{LaneSettings, OnUnknownSlots};
+use crate::transaction::TxState;
+use crate::view::BlockRef;
+use crate::{Slot, TxHash, TxId};
+
+fn adopting() -> LaneSettings {
+    LaneSettings { on_unknown_slots: OnUnknownSlots::Adopt, ..settings() }
+}
+
+/// A transaction that does the same as this payload.
+fn like(payload: &Payload) -> Taker {
+    let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
+    Taker { hash, to: payload.to, value: payload.value, data: payload.data.clone() }
+}
+
+impl World {
+    fn adopted(&self) -> Vec<Slot> {
+        let nonces = |entry: &Entry| match entry {
+            Entry::LaneAdopted { nonces, .. } => nonces.clone(),
+            _ => Vec::new(),
+        };
+        self.desk.store.journal.iter().flat_map(|told| nonces(&told.entry)).collect()
+    }
+
+    fn holds_for_strangers(&self) -> bool {
+        matches!(self.desk.lane.hold(), Some(Hold::UnknownSlots { .. }))
+    }
+
+    /// Who took the slot is found, and later proven.
+    fn found(&mut self, slot: u64, taker: &Taker) {
+        let Action::Prove(proof) = self.take(Kind::Prove) else { unreachable!() };
+        assert_eq!(proof.slot, Slot(slot));
+        let block = self.chain.winner(Slot(slot)).expect("the slot was used").0.at;
+        self.turn(vec![LaneEvent::Foreign { slot: Slot(slot), block, taker: Some(taker.clone()) }]);
+    }
+
+    fn loaded_again(&mut self) {
+        self.play(Step::Crash);
+        self.show(0, true);
+    }
+}
+
+/// Whatever the lane was at when the key was used.
+#[test]
+fn a_slot_that_was_used_while_the_lane_was_held_is_adopted_when_that_is_settled_and_not_before() {
+    for moment in 0..4 {
+        let mut world = world(settings());
+        let before = (moment > 0).then(|| world.broadcast());
+        if moment > 1 {
+            world.block();
+        }
+        if moment > 2 {
+            world.finalise();
+        }
+        world.play(Step::Foreign);
+        world.show(0, true);
+        let id = world.submit();
+        world.rest();
+        if moment == 1 {
+            // The stranger was faster with the slot that was out: another matter.
+            continue;
+        }
+        assert!(world.holds_for_strangers() && world.slot_of(id).is_none(), "moment {moment}");
+        assert!(world.adopted().is_empty());
+        world.block();
+        world.rest();
+        assert!(world.holds_for_strangers(), "one confirmation of two");
+        world.block();
+        world.rest();
+        let used = 5 + u64::from(before.is_some());
+        assert_eq!(world.adopted(), [Slot(used)]);
+        assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(used + 1), TxState::Broadcast));
+        world.finalise();
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    }
+}
+
+#[test]
+fn several_in_a_row_are_adopted_one_by_one_as_they_are_settled() {
+    let mut world = world(settings());
+    for _ in 0..3 {
+        world.play(Step::Foreign);
+        world.show(0, true);
+        world.rest();
+    }
+    world.finalise();
+    assert_eq!(world.adopted(), [Slot(5), Slot(6), Slot(7)]);
+    let id = world.broadcast();
+    assert_eq!(world.slot_of(id), Some(8));
+}
+
+#[test]
+fn a_reserved_slot_that_a_stranger_took_is_adopted_and_its_transaction_gets_another() {
+    let mut world = world(remote());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.take(Kind::Sign);
+    world.play(Step::Foreign);
+    world.finalise();
+    assert_eq!(world.adopted(), [Slot(5)]);
+    assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(6), TxState::Mined));
+}
+
+#[test]
+fn a_returned_slot_that_a_stranger_took_is_adopted() {
+    let mut world = world(remote());
+    let (low, high) = (world.submit(), world.submit());
+    world.carry(Kind::Load, Fault::None);
+    world.play(Step::Foreign);
+    world.cancel(low);
+    world.finalise();
+    assert_eq!(world.adopted(), [Slot(5)]);
+    assert!(world.desk.lane.row.returned.is_empty());
+    assert_eq!(world.slot_of(high), Some(6));
+}
+
+#[test]
+fn slots_found_at_a_load_hold_until_a_person_speaks_however_long_they_are_final() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id = world.submit();
+    for _ in 0..10 {
+        world.block();
+        world.rest();
+    }
+    assert!(world.holds_for_strangers() && world.adopted().is_empty());
+    let shown = world.desk.lane.unknown();
+    assert_eq!(
+        shown.iter().map(|one| (one.slot, one.block.is_some())).collect::<Vec<_>>(),
+        [(Slot(5), true)]
+    );
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+#[test]
+fn slots_found_at_a_load_are_adopted_where_the_signer_says_so() {
+    let mut world = world(adopting());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    world.finalise();
+    assert_eq!(world.adopted(), [Slot(5)]);
+    let id = world.broadcast();
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+#[test]
+fn a_lane_that_nobody_else_had_meanwhile_adopts_as_if_it_had_been_here() {
+    let mut world = world(settings());
+    let at: BlockRef = world.desk.lane.accounted_at().expect("nothing is unknown");
+    world.play(Step::Foreign);
+    world.play(Step::Crash);
+    world.desk.lane.was_accounted_for(at);
+    world.finalise();
+    assert_eq!(world.adopted(), [Slot(5)]);
+}
+
+/// The first count came from an endpoint that was behind.
+#[test]
+fn a_slot_that_was_used_before_everything_was_accounted_for_is_not_adopted() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    let head = world.chain.head().at;
+    world.play(Step::Crash);
+    world.desk.lane.was_accounted_for(head);
+    world.finalise();
+    assert!(world.adopted().is_empty() && world.holds_for_strangers());
+}
+
+#[test]
+fn what_does_the_same_as_a_transaction_that_waits_is_never_adopted_and_a_resume_ends_that_as_landed() {
+    for (settings, crashes) in [(settings(), false), (settings(), true), (adopting(), true)] {
+        let mut world = world(settings);
+        world.play(Step::Foreign);
+        if crashes {
+            world.play(Step::Crash);
+        }
+        world.show(0, true);
+        let options = Options::default();
+        let same = world.submit_as(payment_with_gas(1), options.clone());
+        let again = world.submit_as(payment_with_gas(1), options.clone());
+        world.carry(Kind::Load, Fault::None);
+        let taker = like(&payment_with_gas(1));
+        world.found(5, &taker);
+        for _ in 0..2 {
+            world.block();
+        }
+        world.found(5, &taker);
+        world.finalise();
+        assert!(world.holds_for_strangers() && world.adopted().is_empty());
+        assert_eq!(world.desk.lane.unknown()[0].same_as, Some(same), "the oldest");
+        assert!(world.desk.lane.hold().unwrap().sentence().contains(&same.to_string()));
+        world.command(CommandKind::Resume);
+        world.rest();
+        let status = &world.desk.store.tx(same).status;
+        assert_eq!((status.state, status.hash), (TxState::Confirmed, Some(taker.hash)));
+        assert_eq!(world.told(same, |entry| matches!(entry, Entry::CarriedOut { slot: Slot(5), .. })), 1);
+        assert_eq!(world.slot_of(again), Some(6), "it was carried out once");
+    }
+}
+
+#[test]
+fn a_resume_waits_until_it_is_known_what_took_the_slots() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id: TxId = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.command(CommandKind::Resume);
+    world.carry(Kind::Load, Fault::None);
+    assert!(world.desk.store.commands.iter().any(|(_, done)| !done));
+    assert!(world.desk.lane.hold().unwrap().sentence().contains("is being looked up"));
+    world.rest();
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+#[test]
+fn a_resume_does_not_wait_for_ever_for_a_node_that_cannot_tell() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.command(CommandKind::Resume);
+    world.carry(Kind::Load, Fault::None);
+    for _ in 0..8 {
+        assert_eq!(world.slot_of(id), None);
+        world.carry(Kind::Prove, Fault::NotDone);
+        world.wait(30_000);
+    }
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+/// It was asked about a slot without bytes; by the time of the answer the slot is one of ours.
+#[test]
+fn an_answer_about_an_unknown_slot_displaces_nothing() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    let block = world.chain.head().at;
+    world.show(0, true);
+    world.take(Kind::Prove);
+    // The stranger's block is gone, and the slot is given to a transaction.
+    world.play(Step::Reorg { depth: 1, keep: false, refill: 2 });
+    world.show(0, true);
+    let id = world.broadcast();
+    assert_eq!(world.slot_of(id), Some(5));
+    world.turn(vec![LaneEvent::Foreign { slot: Slot(5), block, taker: None }]);
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+    assert_eq!(world.desk.lane.id(), LANE);
+}

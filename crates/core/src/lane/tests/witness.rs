@@ -1,0 +1,172 @@
+//! Where several endpoints are configured, what one of them shows ends nothing.
+
+use std::sync::Arc;
+
+use super::super::test_world::{Step, World};
+use super::{Kind, settings, world};
+use crate::Slot;
+use crate::journal::Entry;
+use crate::lane::{Action, LaneEvent};
+use crate::request::{Finality, OnDisplaced, OnReorg, Options};
+use crate::settings::LaneSettings;
+use crate::transaction::TxState;
+use crate::witness::{Lack, Witnessed};
+
+impl World {
+    /// From now on two endpoints are configured, and both have shown the chain up to so many blocks below its head.
+    fn two_show(&mut self, below: u64) {
+        let head = self.chain.head().at.number;
+        self.chain.witnessed = Some(Witnessed {
+            several: true,
+            by_two: head.checked_sub(below),
+            alone: false,
+            lack: (below > 0).then(|| {
+                Arc::new(Lack {
+                    since: self.desk.now,
+                    until: Some(self.desk.now.after(std::time::Duration::from_secs(590))),
+                    disagree: false,
+                    others: format!("http://b is {below} blocks behind"),
+                })
+            }),
+        });
+        self.show(0, true);
+    }
+
+    /// Only one endpoint has shown anything new for so long that its word counts.
+    fn one_alone(&mut self) {
+        if let Some(witnessed) = &mut self.chain.witnessed {
+            witnessed.alone = true;
+        }
+        self.show(0, true);
+    }
+
+    fn entries(&self, id: crate::TxId) -> Vec<Entry> {
+        let rows = self.desk.store.journal.iter().filter(|row| row.tx == Some(id));
+        rows.map(|row| row.entry.clone()).collect()
+    }
+}
+
+#[test]
+fn what_one_endpoint_shows_is_mined_and_becomes_final_when_a_second_shows_it() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    world.two_show(1);
+    assert_eq!(world.desk.store.state(id), TxState::Mined, "that is not delayed");
+    for _ in 0..4 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.two_show(3);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert_eq!(
+        said,
+        "block 1, 4 of 2 confirmations; block 3 is shown by one endpoint only: waiting for a second one, at most 590 s \
+         more; http://b is 3 blocks behind"
+    );
+    world.two_show(2);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(!world.desk.store.tx(id).status.single_witness);
+}
+
+#[test]
+fn before_the_depth_is_reached_nobody_is_waited_for() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    world.two_show(1);
+    let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert_eq!(said, "block 1, 0 of 2 confirmations");
+}
+
+#[test]
+fn a_tag_counts_only_as_far_as_two_endpoints_show_the_chain() {
+    let mut world = World::new(LaneSettings { finality: Finality::Finalized, ..settings() }, 2);
+    world.chain.deep = 1;
+    world.show(0, true);
+    world.rest();
+    let id = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    for _ in 0..9 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.two_show(10);
+    assert_eq!(world.desk.store.state(id), TxState::Mined, "one endpoint calls block 1 final");
+    let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(said.contains("block 1 is shown by one endpoint only"), "{said}");
+    world.two_show(9);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+#[test]
+fn what_ends_by_the_word_of_one_endpoint_says_so() {
+    let mut world = world(settings());
+    let (first, second) = (world.broadcast(), world.broadcast());
+    world.chain.mine(1, true, world.desk.now);
+    world.chain.mine(1, true, world.desk.now);
+    for _ in 0..4 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.two_show(3);
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed, "block 3 is shown by two");
+    assert_eq!(world.desk.store.state(second), TxState::Mined);
+    world.one_alone();
+    assert_eq!(world.desk.store.state(second), TxState::Confirmed);
+    assert!(!world.desk.store.tx(first).status.single_witness);
+    assert!(world.desk.store.tx(second).status.single_witness);
+    let events = |entries: Vec<Entry>| entries.iter().filter_map(Entry::event).collect::<Vec<_>>();
+    assert!(!events(world.entries(first)).contains(&"chain.single_witness"));
+    let told = events(world.entries(second));
+    assert_eq!(told[told.len() - 2..], ["chain.single_witness", "tx.confirmed"]);
+}
+
+#[test]
+fn who_took_a_slot_is_proven_by_what_two_endpoints_show_and_by_nothing_else() {
+    let mut world = world(settings());
+    let options = Options { on_displaced: Some(OnDisplaced::Requeue), ..Options::default() };
+    world.submit_as(super::payment_with_gas(1), options);
+    world.rest();
+    world.play(Step::Foreign);
+    for _ in 0..6 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.two_show(6);
+    world.one_alone();
+    for _ in 0..3 {
+        world.wait(15_000);
+        world.carry(Kind::Look, super::Fault::NotDone);
+    }
+    // Block 1 has the stranger's, and two have shown it, but not the two on top of it.
+    let up_to = |world: &mut World| match world.take(Kind::Prove) {
+        Action::Prove(proof) => proof.up_to,
+        other => panic!("{other:?}"),
+    };
+    assert!(!world.started(Kind::Prove), "{:?}", world.started);
+    world.two_show(4);
+    world.one_alone();
+    assert_eq!(up_to(&mut world), 1);
+    world.turn(vec![LaneEvent::Unproven { slot: Slot(5) }]);
+}
+
+/// Its content goes to another slot then: if one endpoint were wrong, it would land twice.
+#[test]
+fn a_no_op_that_sends_its_transaction_to_another_slot_is_not_left_to_one_endpoint() {
+    let mut world = world(settings());
+    let options = Options { on_reorg: OnReorg::Cancel, ..Options::default() };
+    let id = world.submit_as(super::payment_with_gas(1), options);
+    world.rest();
+    world.block();
+    world.play(Step::Reorg { depth: 1, keep: false, refill: 1 });
+    world.show(0, true);
+    world.rest();
+    for _ in 0..6 {
+        world.chain.mine(100, true, world.desk.now);
+    }
+    world.two_show(6);
+    assert_eq!(world.desk.store.state(id), TxState::Mined, "its no-op is in a block");
+    world.one_alone();
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    assert_eq!(world.desk.store.tx(id).status.slot, Some(Slot(5)));
+    world.two_show(0);
+    assert_eq!(world.desk.store.tx(id).status.slot, None, "it is checked anew");
+}

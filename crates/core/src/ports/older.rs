@@ -1,0 +1,42 @@
+//! A store that went back: an older copy of it was put in its place. What it has forgotten may have been sent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::JournalSeq;
+
+/// Why a store is taken for an older copy of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Older {
+    /// Its journal ends before the number that the mark beside it has.
+    Behind { journal: JournalSeq, mark: JournalSeq },
+    /// The mark beside it was written for another line of stores.
+    OtherLine,
+    /// There is no mark beside it, although there was one.
+    NoMark,
+    /// The mark beside it says nothing that can be read.
+    BadMark,
+}
+
+impl Older {
+    /// The sentence for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Behind { journal, mark } => format!(
+                "the store is an older copy: its journal ends at number {journal}, and it had reached {mark}"
+            ),
+            Self::OtherLine => {
+                "the store is not the one that was here before: the mark beside its file belongs to another".to_owned()
+            }
+            Self::NoMark => {
+                "the store may be an older copy: the mark beside its file is missing, which a file that is copied or \
+                 put back does not have"
+                    .to_owned()
+            }
+            Self::BadMark => {
+                "the store may be an older copy: the mark beside its file cannot be read".to_owned()
+            }
+        }
+    }
+}

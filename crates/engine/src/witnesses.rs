@@ -1,0 +1,72 @@
+//! How far a chain is known to two endpoints, from look to look; and who is told when that changes.
+
+use std::time::Duration;
+
+use landfall_core::ChainId;
+use landfall_core::witness::{Watch, Witness, Witnessed};
+use tokio::time::Instant;
+
+use crate::supervisor::Shared;
+
+/// Follows what the endpoints of one chain have shown.
+pub(crate) struct Witnesses {
+    watch: Watch,
+    /// By a clock that does not step: a leap of the time of day must not let one endpoint decide.
+    begun: Instant,
+    told: Told,
+}
+
+/// What was last said in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Alone,
+    Disagree,
+}
+
+impl Witnesses {
+    pub(crate) fn new(wait: Option<Duration>) -> Self {
+        Self { watch: Watch::new(wait, Duration::ZERO), begun: Instant::now(), told: Told::Nothing }
+    }
+
+    pub(crate) fn judge(
+        &mut self,
+        shared: &Shared,
+        chain: ChainId,
+        head: u64,
+        shown: &[Witness],
+    ) -> Witnessed {
+        let witnessed = self.watch.judge(head, shown, self.begun.elapsed(), shared.parts.clock.now());
+        self.tell(chain, head, &witnessed);
+        witnessed
+    }
+
+    fn tell(&mut self, chain: ChainId, head: u64, witnessed: &Witnessed) {
+        let others = witnessed.lack.as_ref().map_or("", |lack| lack.others.as_str());
+        let disagree = witnessed.lack.as_ref().is_some_and(|lack| lack.disagree);
+        let now = match (disagree, witnessed.alone) {
+            (true, _) => Told::Disagree,
+            (false, true) => Told::Alone,
+            (false, false) => Told::Nothing,
+        };
+        if std::mem::replace(&mut self.told, now) == now {
+            return;
+        }
+        let by_two = witnessed.by_two;
+        match now {
+            Told::Nothing => tracing::info!(%chain, head, "two endpoints show the same chain again"),
+            Told::Alone => tracing::warn!(
+                %chain, head, by_two, others,
+                "only one endpoint has shown new blocks for long: what it shows becomes final by its word alone"
+            ),
+            Told::Disagree => tracing::error!(
+                %chain, head, by_two, others,
+                "endpoints show different chains: nothing becomes final until they agree, or the wrong one is taken out of \
+                 the configuration"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! `landfall lane`.
+
+use clap::{Args, Subcommand};
+
+use super::Remote;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lane {
+    /// List all lanes.
+    #[command(after_help = "Examples:\n  landfall lane list\n  landfall lane list --json")]
+    List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show one lane.
+    #[command(
+        after_help = "Examples:\n  landfall lane show 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266\n  \
+        landfall lane show 31337 0xf39F"
+    )]
+    Show(LaneName),
+    /// Stop assigning nonces; signed transactions continue.
+    #[command(
+        after_help = "Example:\n  landfall lane pause 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+    )]
+    Pause(LaneName),
+    /// Resume a lane; if it is on hold for unknown nonces, shows them, asks, and confirms that Landfall did not send them.
+    #[command(
+        after_help = "Example:\n  landfall lane resume 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"
+    )]
+    Resume {
+        #[command(flatten)]
+        lane: LaneName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Take no new transactions in; those that are here are finished.
+    #[command(
+        after_help = "Example:\n  landfall lane disable 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+    )]
+    Disable(LaneName),
+    /// Give up nonces without stored bytes, after a look at the chain.
+    #[command(
+        after_help = "Example:\n  landfall lane reset 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+    )]
+    Reset(LaneName),
+    /// Cancel everything that has not ended; the chain decides for what is in flight.
+    #[command(
+        after_help = "Example:\n  landfall lane cancel-all 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"
+    )]
+    CancelAll {
+        #[command(flatten)]
+        lane: LaneName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Fill a nonce range (inclusive) with no-ops.
+    #[command(
+        after_help = "Example:\n  landfall lane fill 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --from 1 --to 3"
+    )]
+    Fill(LaneFill),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LaneFill {
+    #[command(flatten)]
+    pub(crate) lane: LaneName,
+    /// The first nonce.
+    #[arg(long)]
+    pub(crate) from: u64,
+    /// The last nonce.
+    #[arg(long)]
+    pub(crate) to: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LaneName {
+    /// The chain's id.
+    pub(crate) chain: u64,
+    /// The signer's address, or the beginning of it.
+    pub(crate) signer: String,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}

@@ -1,0 +1,172 @@
+//! Copies of the store: whole ones, and what happens when an old one is put in the place of a newer one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Chain, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text, until,
+};
+
+/// Request `n`, which can be told on the chain.
+fn request(n: u64) -> Value {
+    let mut body = submission(json!({ "to": RECEIVER, "value": "0", "data": marker(n), "gas": 30_000 }));
+    body["requestId"] = json!(format!("request-{n}"));
+    body
+}
+
+async fn land(server: &Server, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let id = server.api.submit(&request(n)).await;
+        server.api.until_state(&id, "confirmed").await;
+    }
+}
+
+fn file(server: &Server, name: &str) -> PathBuf {
+    server.folder().join(name)
+}
+
+/// Waits until everything is in the file itself, and copies that alone.
+async fn plain_copy(server: &Server, to: &str) {
+    until("the log is in the file", async || {
+        fs::metadata(file(server, "landfall.db-wal")).is_ok_and(|data| data.len() == 0).then_some(())
+    })
+    .await;
+    fs::copy(file(server, "landfall.db"), file(server, to)).unwrap();
+}
+
+/// Puts a copy where the store was, as the page says.
+fn put_back(server: &Server, copy: &str) {
+    for gone in ["landfall.db-wal", "landfall.db-shm"] {
+        drop(fs::remove_file(file(server, gone)));
+    }
+    fs::copy(file(server, copy), file(server, "landfall.db")).unwrap();
+}
+
+/// How often each request has landed.
+async fn landed(chain: &Chain) -> BTreeMap<u64, usize> {
+    let mut times = BTreeMap::new();
+    for number in chain.landed().await.iter().filter_map(number_of) {
+        *times.entry(number).or_default() += 1;
+    }
+    times
+}
+
+fn once(numbers: std::ops::Range<u64>) -> BTreeMap<u64, usize> {
+    numbers.map(|n| (n, 1)).collect()
+}
+
+async fn command(server: &Server, args: &[&str]) -> crate::support::Output {
+    let mut command = program(server.folder());
+    command.args(args).env("LANDFALL_URL", server.api.url());
+    run(command).await
+}
+
+#[tokio::test]
+async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    land(&server, 0..2).await;
+    plain_copy(&server, "copy.db").await;
+    land(&server, 2..5).await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+    let api = server.api.clone();
+
+    let ready = api.get("/health/ready").await.expect(200);
+    assert!(text(&ready["store"], "older").contains("older copy"), "{ready}");
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
+    assert!(server.log().contains("every lane is on hold"));
+    // Every request again: what the copy knows is a replay, the rest waits.
+    for n in 0..2 {
+        assert_eq!(text(&api.post("/api/v1/tx", &request(n)).await.expect(200), "state"), "confirmed");
+    }
+    let mut forgotten = Vec::new();
+    for n in 2..5 {
+        forgotten.push(api.submit(&request(n)).await);
+    }
+    let lane = until("the lane says why it is on hold", async || {
+        let lane = api.lane(&signer(0)).await;
+        text(&lane, "holdReason").contains("landfall store accept").then_some(lane)
+    })
+    .await;
+    assert_eq!(lane["healthy"], false);
+    chain.mine(5).await;
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..5), 0));
+
+    let asked = command(&server, &["store", "accept"]).await;
+    assert!(!asked.ok() && asked.said.contains("--yes"), "{}", asked.said);
+    let accepted = command(&server, &["store", "accept", "--yes"]).await;
+    assert!(accepted.ok(), "{}", accepted.said);
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
+    api.post("/api/v1/store/accept", &json!({})).await.expect_problem(409, "not_older");
+    // The nonces that the copy has forgotten still hold the lane, also after a restart.
+    server.restart_after_kill().await;
+    until("the lane holds for the nonces", async || {
+        let lane = api.lane(&signer(0)).await;
+        (lane["healthy"] == false && text(&lane, "holdReason").contains("has used")).then_some(())
+    })
+    .await;
+    chain.mine(5).await;
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..5), 0));
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_server_has_everything_and_is_held_when_it_is_put_back() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    land(&server, 0..2).await;
+    let made = command(&server, &["backup", "--json", "copy.db"]).await;
+    assert!(made.ok(), "{}", made.said);
+    let made: Value = serde_json::from_str(&made.stdout).unwrap();
+    assert_eq!((&made["transactions"], &made["unfinished"]), (&json!(2), &json!(0)), "{made}");
+    let again = command(&server, &["backup", "copy.db"]).await;
+    assert!(!again.ok() && again.said.contains("--force"), "{}", again.said);
+    server.kill().await;
+    // To another place, where no mark lies.
+    fs::remove_file(file(&server, "landfall.db.mark")).unwrap();
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+    let api = server.api.clone();
+    for n in 0..2 {
+        assert_eq!(text(&api.post("/api/v1/tx", &request(n)).await.expect(200), "state"), "confirmed");
+    }
+    let next = api.submit(&request(2)).await;
+    until("the transaction says why it waits", async || {
+        text(&api.tx(&next).await, "stuckReason").contains("mark beside its file is missing").then_some(())
+    })
+    .await;
+    // Nothing was sent since the backup, so nothing holds it once it is accepted.
+    assert!(command(&server, &["store", "accept", "--yes"]).await.ok());
+    api.until_state(&next, "confirmed").await;
+    assert_eq!(landed(&chain).await, once(0..3));
+}
+
+#[tokio::test]
+async fn a_copy_that_is_put_back_with_its_own_mark_is_held_by_the_nonces_that_it_does_not_know() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    land(&server, 0..1).await;
+    plain_copy(&server, "copy.db").await;
+    fs::copy(file(&server, "landfall.db.mark"), file(&server, "copy.mark")).unwrap();
+    land(&server, 1..3).await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    fs::copy(file(&server, "copy.mark"), file(&server, "landfall.db.mark")).unwrap();
+    server.spawn();
+    server.until_ready().await;
+    let api = server.api.clone();
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false, "nothing can tell");
+    for n in 1..3 {
+        api.submit(&request(n)).await;
+    }
+    until("the lane holds", async || (api.lane(&signer(0)).await["healthy"] == false).then_some(())).await;
+    chain.mine(5).await;
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..3), 0));
+}

@@ -1,0 +1,80 @@
+//! A store that went back: what the file says of it, and a person's word that it is to be used as it is.
+
+use landfall_core::ports::store::{Command, Older, WriteError};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::error::Fault;
+use super::group;
+use super::mark::{self, Found, Row};
+use super::scope::Scope;
+use super::writer::WriteSide;
+
+/// Writes down, for everybody who has something in the file, that it is an older copy. An acceptance that lanes have not heard of
+/// was of an earlier time.
+pub(super) fn flag(db: &Connection, why: &Older) -> Result<(), Fault> {
+    db.execute(
+        "INSERT INTO older (namespace, why) SELECT id, ?1 FROM namespace WHERE true
+                ON CONFLICT DO UPDATE SET why = excluded.why",
+        [serde_json::to_string(why)?],
+    )?;
+    db.execute(
+        "UPDATE command SET done = 1 WHERE done = 0 AND json_extract(kind, '$.type') = 'accept_store'",
+        [],
+    )?;
+    Ok(())
+}
+
+/// Why the file is an older copy, if it is.
+pub(super) fn older(db: &Connection, namespace: i64) -> Result<Option<Older>, Fault> {
+    let why: Option<String> = db
+        .prepare_cached("SELECT why FROM older WHERE namespace = ?1")?
+        .query_row([namespace], |row| row.get(0))
+        .optional()?;
+    let read = |why: String| serde_json::from_str(&why).map_err(|error| Fault::corrupt("older", error));
+    why.map(read).transpose()
+}
+
+/// Takes the file as it is. The mark that lies beside it is replaced by one of a new lineage.
+pub(super) fn accept(side: &mut WriteSide, commands: &[Command]) -> Result<bool, WriteError> {
+    let WriteSide { db, namespace, known, marker, .. } = side;
+    let failed = |fault: Fault| WriteError::Failed(fault.into_error("accept the store"));
+    let open = group::begin(db)?;
+    let mut scope = Scope { db: &open, namespace: *namespace, known };
+    match in_transaction(&mut scope, marker.file(), commands) {
+        Ok(true) => group::finish(open, known)?,
+        Ok(false) => return Ok(false),
+        Err(fault) => {
+            drop(open);
+            known.clear();
+            return Err(failed(fault));
+        }
+    }
+    // Accepted it is. A mark that cannot be written now is written with the next ones.
+    let row = Row::read(db).map_err(|error| failed(error.into()))?;
+    let journal = mark::journal_end(db).map_err(|error| failed(error.into()))?;
+    match marker.begin(row.lineage, journal) {
+        Ok(()) => drop(db.execute("UPDATE mark SET awaits = NULL", [])),
+        Err(error) => {
+            tracing::warn!(%error, "the mark beside the database cannot be written; it is tried again")
+        }
+    }
+    Ok(true)
+}
+
+fn in_transaction(
+    scope: &mut Scope<'_>,
+    file: &std::path::Path,
+    commands: &[Command],
+) -> Result<bool, Fault> {
+    let gone = scope.db.execute("DELETE FROM older WHERE namespace = ?1", [scope.namespace])?;
+    if gone == 0 {
+        return Ok(false);
+    }
+    let lying =
+        Found::read(file).map_err(|error| Fault::Refused(format!("the mark cannot be read: {error}")))?;
+    scope.db.execute("UPDATE mark SET lineage = randomblob(16), awaits = ?1", params![lying.text()])?;
+    for command in commands {
+        group::insert_command(scope, command)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,258 @@
+//! Files that are put in the place of newer ones: each is noticed, stays noticed, and is used again when a person says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landfall_core::ports::store::{CommandKind, Log, Older, Reads};
+use landfall_core::{JournalSeq, Namespace};
+use landfall_store::Sqlite;
+use landfall_store::sqlite::{OpenError, Options};
+use tempfile::TempDir;
+
+use super::open;
+use crate::fixtures::*;
+
+/// A folder with a database, a copy of it with two transactions, and the database grown to five since.
+struct Copied {
+    _folder: TempDir,
+    file: PathBuf,
+    copy: PathBuf,
+}
+
+impl Copied {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let (file, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+        let this = Self { _folder: folder, file, copy };
+        this.admit(1..=2).await;
+        fs::copy(&this.file, &this.copy).unwrap();
+        fs::copy(mark(&this.file), mark(&this.copy)).unwrap();
+        this.admit(3..=5).await;
+        this
+    }
+
+    async fn admit(&self, numbers: std::ops::RangeInclusive<u64>) {
+        let store = open(&self.file).unwrap();
+        for n in numbers {
+            admit_new(&store, keyed(lane(1), n, &format!("key-{n}"))).await;
+        }
+    }
+
+    fn put_back(&self) {
+        fs::copy(&self.copy, &self.file).unwrap();
+    }
+
+    async fn older(&self) -> Option<Older> {
+        open(&self.file).unwrap().older().await.unwrap()
+    }
+}
+
+fn mark(file: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.mark", file.display()))
+}
+
+fn behind(journal: i64, mark: i64) -> Option<Older> {
+    Some(Older::Behind { journal: JournalSeq(journal), mark: JournalSeq(mark) })
+}
+
+async fn accept(store: &Sqlite) -> bool {
+    store.accept(vec![command(lane(1), 900, CommandKind::AcceptStore)]).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_goes_on_is_never_older() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.db");
+    for n in 1..=3 {
+        let store = open(&file).unwrap();
+        assert_eq!(store.older().await.unwrap(), None);
+        admit_new(&store, request(lane(1), n)).await;
+        assert!(!accept(&store).await, "there is nothing to accept");
+        assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_copy_in_the_place_of_a_newer_store_is_older_until_it_is_accepted() {
+    let copied = Copied::new().await;
+    copied.put_back();
+    assert_eq!(copied.older().await, behind(2, 5));
+    // Every lane is told, also one that the copy has never heard of.
+    let store = open(&copied.file).unwrap();
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, behind(2, 5));
+    assert_eq!(store.load_lane(lane(9)).await.unwrap().older, behind(2, 5));
+    // What comes in meanwhile raises its number past the mark's, and it is older all the same.
+    drop(store);
+    copied.admit(6..=20).await;
+    assert_eq!(copied.older().await, behind(2, 5));
+
+    let store = open(&copied.file).unwrap();
+    assert!(accept(&store).await);
+    assert_eq!(store.older().await.unwrap(), None);
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, None);
+    assert_eq!(store.commands(lane(1), 10).await.unwrap()[0].kind, CommandKind::AcceptStore);
+    assert!(!accept(&store).await, "once");
+    drop(store);
+    assert_eq!(copied.older().await, None);
+}
+
+#[tokio::test]
+async fn what_was_accepted_is_a_new_line_and_copies_of_the_old_one_are_older() {
+    let copied = Copied::new().await;
+    let newest = copied.file.with_extension("newest");
+    fs::copy(&copied.file, &newest).unwrap();
+    copied.put_back();
+    let store = open(&copied.file).unwrap();
+    assert!(accept(&store).await);
+    drop(store);
+    // The newest copy of the line before has a higher number, and lacks what was done since.
+    fs::copy(&newest, &copied.file).unwrap();
+    assert_eq!(copied.older().await, Some(Older::OtherLine));
+}
+
+#[tokio::test]
+async fn an_acceptance_that_no_lane_has_heard_of_is_not_valid_for_a_later_copy() {
+    let copied = Copied::new().await;
+    copied.put_back();
+    let store = open(&copied.file).unwrap();
+    assert!(accept(&store).await);
+    drop(store);
+    // This copy holds the acceptance for lane 1.
+    fs::copy(&copied.file, &copied.copy).unwrap();
+    copied.admit(6..=8).await;
+    copied.put_back();
+    let store = open(&copied.file).unwrap();
+    assert!(store.older().await.unwrap().is_some());
+    assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_file_without_its_mark_is_older() {
+    let copied = Copied::new().await;
+    fs::remove_file(mark(&copied.file)).unwrap();
+    assert_eq!(copied.older().await, Some(Older::NoMark));
+    // It gets none before it is accepted.
+    assert_eq!(copied.older().await, Some(Older::NoMark));
+    assert!(accept(&open(&copied.file).unwrap()).await);
+    assert_eq!(copied.older().await, None);
+
+    fs::write(mark(&copied.file), "not a mark").unwrap();
+    assert_eq!(copied.older().await, Some(Older::BadMark));
+}
+
+#[tokio::test]
+async fn an_empty_database_where_another_was_is_older() {
+    let copied = Copied::new().await;
+    fs::remove_file(&copied.file).unwrap();
+    assert_eq!(copied.older().await, Some(Older::OtherLine));
+}
+
+/// Nothing can tell it: the lanes see by the chain that they are behind.
+#[tokio::test]
+async fn a_copy_that_is_put_back_with_its_own_mark_is_not_noticed_here() {
+    let copied = Copied::new().await;
+    copied.put_back();
+    fs::copy(mark(&copied.copy), mark(&copied.file)).unwrap();
+    assert_eq!(copied.older().await, None);
+}
+
+#[tokio::test]
+async fn a_database_from_before_there_were_marks_gets_its_first_one() {
+    let copied = Copied::new().await;
+    let db = rusqlite::Connection::open(&copied.file).unwrap();
+    db.execute_batch("DROP TABLE mark; DROP TABLE older; PRAGMA user_version = 9").unwrap();
+    drop(db);
+    let unmarked = copied.file.with_extension("unmarked");
+    fs::copy(&copied.file, &unmarked).unwrap();
+    fs::remove_file(mark(&copied.file)).unwrap();
+    assert_eq!(copied.older().await, None);
+    assert!(mark(&copied.file).exists());
+    // A backup from before the upgrade has no line at all.
+    fs::copy(&unmarked, &copied.file).unwrap();
+    assert_eq!(copied.older().await, Some(Older::OtherLine));
+}
+
+/// The moment between a commit and the mark that follows it, held open: no mark can be written.
+#[tokio::test]
+async fn a_mark_that_could_not_follow_its_commit_makes_nothing_older() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.db");
+    let in_the_way = PathBuf::from(format!("{}.mark.new", file.display()));
+    // When the file is made,
+    fs::create_dir(&in_the_way).unwrap();
+    let error = open(&file).unwrap_err();
+    assert!(error.to_string().contains("a.db.mark"), "{error}");
+    fs::remove_dir(&in_the_way).unwrap();
+    let store = open(&file).unwrap();
+    assert_eq!(store.older().await.unwrap(), None);
+    // after any commit,
+    fs::create_dir(&in_the_way).unwrap();
+    admit_new(&store, request(lane(1), 1)).await;
+    drop(store);
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(open(&file).unwrap().older().await.unwrap(), None);
+    // and when an older copy is accepted.
+    fs::remove_file(mark(&file)).unwrap();
+    let stranger = TempDir::new().unwrap();
+    drop(open(&stranger.path().join("b.db")).unwrap());
+    fs::copy(mark(&stranger.path().join("b.db")), mark(&file)).unwrap();
+    let store = open(&file).unwrap();
+    fs::create_dir(&in_the_way).unwrap();
+    assert!(accept(&store).await);
+    drop(store);
+    fs::remove_dir(&in_the_way).unwrap();
+    let store = open(&file).unwrap();
+    assert_eq!(store.older().await.unwrap(), None);
+    assert_eq!(store.commands(lane(1), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn every_namespace_of_the_file_accepts_for_itself() {
+    let copied = Copied::new().await;
+    let space = |name: &str| {
+        let namespace = Namespace(name.to_owned());
+        Sqlite::open(copied.copy.to_str().unwrap(), &namespace, &Options::default()).unwrap()
+    };
+    drop(space("other"));
+    let other = copied.copy.with_extension("both");
+    fs::copy(&copied.copy, &other).unwrap();
+    admit_new(&space("other"), request(lane(1), 7)).await;
+    fs::copy(&other, &copied.copy).unwrap();
+    assert!(accept(&space("default")).await);
+    assert_eq!(space("default").older().await.unwrap(), None);
+    assert!(space("other").older().await.unwrap().is_some());
+    assert!(accept(&space("other")).await);
+    assert_eq!(space("other").older().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_newer_log_beside_a_file_that_was_put_back_is_not_mixed_into_it() {
+    let copied = Copied::new().await;
+    let store = open(&copied.file).unwrap();
+    admit_new(&store, request(lane(1), 6)).await;
+    // As a kill leaves it: the log has what came last, the file what came before.
+    let log = PathBuf::from(format!("{}-wal", copied.file.display()));
+    let kept = fs::read(&log).unwrap();
+    assert!(!kept.is_empty());
+    drop(store);
+    fs::write(&log, &kept).unwrap();
+    copied.put_back();
+    let before = fs::read(&copied.file).unwrap();
+    let error = open(&copied.file).unwrap_err();
+    assert!(matches!(error, OpenError::StrangeLog { .. }), "{error}");
+    assert!(error.to_string().contains("a.db-wal"), "{error}");
+    assert_eq!(fs::read(&copied.file).unwrap(), before);
+    assert_eq!(fs::read(&log).unwrap(), kept);
+    fs::remove_file(&log).unwrap();
+    assert_eq!(copied.older().await, behind(2, 6));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_mark_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let copied = Copied::new().await;
+    let mode = fs::metadata(mark(&copied.file)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(!copied.file.with_extension("db.mark.new").exists());
+}
