@@ -124,11 +124,13 @@ pub enum ReasonCode {
     PredecessorFailed,
     /// A new content could not take the old one's place.
     NotReplaced,
+    /// The store went back, and what it has forgotten did the same.
+    MayHaveLanded,
 }
 
 impl ReasonCode {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::WouldRevert,
         Self::Reverted,
         Self::InsufficientFunds,
@@ -140,6 +142,7 @@ impl ReasonCode {
         Self::CancelledByCaller,
         Self::PredecessorFailed,
         Self::NotReplaced,
+        Self::MayHaveLanded,
     ];
 
     /// The word in JSON.
@@ -157,6 +160,7 @@ impl ReasonCode {
             Self::CancelledByCaller => "cancelled_by_caller",
             Self::PredecessorFailed => "predecessor_failed",
             Self::NotReplaced => "not_replaced",
+            Self::MayHaveLanded => "may_have_landed",
         }
     }
 }
@@ -268,7 +272,7 @@ pub struct Status {
     /// The newest content waits for a person's yes, while an older one is out in the slot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_approval: bool,
-    /// What it was to follow has failed, and it waits for a person.
+    /// What it was to follow has failed, or it may have landed already: it waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Reason>,
     /// A person let it go on without what it was to follow.

@@ -466,6 +466,15 @@ impl Checkers {
         self.contents().into_iter().map(|(marker, contents)| (marker, contents.len() as u64)).collect()
     }
 
+    /// How often each content is in the chains: a replaced one is another.
+    pub(crate) fn landed_contents(&self) -> BTreeMap<Content, u64> {
+        let mut times = BTreeMap::new();
+        for content in self.contents().into_values().flatten() {
+            *times.entry(content).or_default() += 1;
+        }
+        times
+    }
+
     /// The contents of each request that are in the chains.
     fn contents(&self) -> BTreeMap<u64, Vec<Content>> {
         let mut contents: BTreeMap<u64, Vec<Content>> = BTreeMap::new();

@@ -121,6 +121,8 @@ planted! {
     AlikeIsForeign = "own bytes taken for a stranger's", found by [LandsOnce, HoldsWhenUnsure];
     /// The cursor jumps over slots that the chain has used and nobody here knows.
     JumpsOverUnknown = "cursor that jumps over unknown slots", found by [HoldsWhenUnsure, LandsOnce];
+    /// Slots found used at a load are taken for a stranger's, although a newer copy of the store may have used them.
+    AdoptsAtLoad = "unknown slots adopted at a load", found by [HoldsWhenUnsure, LandsOnce];
     /// Another chain with the same id is as good.
     AnyChainWillDo = "another chain taken for the same", found by [HoldsWhenUnsure];
     /// What is to be checked anew after a reorganisation leaves its slot at once.
@@ -173,6 +175,7 @@ impl Planted {
             Self::ProvenAtFinality => Some(PlantedInLane::ProvenAtFinality),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
+            Self::AdoptsAtLoad => Some(PlantedInLane::AdoptsAtLoad),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
             Self::ExpiresByOwnClock => Some(PlantedInLane::ExpiresByOwnClock),
             Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
@@ -265,7 +268,7 @@ impl Planted {
             Self::LimitForEver => &[Fault::Refusal],
             Self::RefusalFreesSlot | Self::RefusalEndsTaken => &[Fault::Verdict],
             Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
-            Self::JumpsOverUnknown => &[Fault::RestoredStore],
+            Self::JumpsOverUnknown | Self::AdoptsAtLoad => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],
             Self::ExpiresByOwnClock | Self::WaitsForStoredTime => &[Fault::ClockStep],

@@ -213,7 +213,13 @@ async fn restored(
     for node in 0..world.scenario.nodes {
         nodes.crash(node);
     }
-    memory.restore(backup);
+    // Where a mark lies beside the store, everybody knows that it went back.
+    let marked = world.chance(500);
+    if marked {
+        memory.restore_marked(backup);
+    } else {
+        memory.restore(backup);
+    }
     let since = world.true_time();
     nodes.database.was_replaced();
     let before: BTreeMap<_, _> = memory
@@ -244,6 +250,32 @@ async fn restored(
         if passed && lane.row.cursor > cursor {
             let text = format!("lane {} went on although the chain has slots it does not know", lane.lane);
             world.violated(Rule::HoldsWhenUnsure, text);
+        }
+    }
+    if marked && world.lock().violations.is_empty() {
+        accepted(world, nodes, checkers).await;
+    }
+}
+
+/// A person accepts the store, before or after the callers have handed in everything again: no content lands a second time.
+async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
+    let early = world.chance(500);
+    if !early {
+        callers::repeat_all(world, nodes).await;
+    }
+    if let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) {
+        world.trace(format_args!("an operator accepts the store"));
+        handle.accept_store(true).await.ok();
+    }
+    if early {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        callers::repeat_all(world, nodes).await;
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    for (content, times) in checkers.landed_contents() {
+        if times > 1 {
+            let text = format!("{content:?} landed {times} times after the older store was accepted");
+            world.violated(Rule::LandsOnce, text);
         }
     }
 }

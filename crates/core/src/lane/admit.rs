@@ -120,6 +120,7 @@ impl Lane {
             if !self.unclaimed.is_empty() {
                 self.claim_landed(id, now);
             }
+            self.hold_if_forgotten(id, now);
         }
     }
 

@@ -42,8 +42,16 @@ enum Verdict {
     Failed(TxState),
 }
 
+/// A person is to say whether it has landed already.
+pub(super) fn may_have_landed(tx: &Transaction) -> bool {
+    tx.status.held.as_ref().is_some_and(|held| held.code == ReasonCode::MayHaveLanded)
+}
+
 impl Lane {
     fn verdict(&self, tx: &Transaction) -> Verdict {
+        if may_have_landed(tx) {
+            return Verdict::Waits;
+        }
         let Some(after) = tx.after() else { return Verdict::GoesOn };
         let Some(standing) = self.followed.get(&after.tx).and_then(|followed| followed.status) else {
             return Verdict::Waits;
@@ -187,24 +195,35 @@ impl Lane {
                 self.end_waiting(id, TxState::Cancelled, reason, entry, now);
             }
             OnFailure::Hold => {
-                if waiting.tx.status.held.is_some() {
-                    return;
-                }
-                waiting.tx.status.held = Some(reason.clone());
-                self.changes.tx(&mut waiting.tx, now);
-                self.changes.journal(Some(id), now, Entry::Held { reason });
+                self.hold_for_person(id, reason, now);
             }
         }
     }
 
+    /// It waits for a person's word.
+    pub(super) fn hold_for_person(&mut self, id: TxId, reason: Reason, now: Millis) {
+        let is_held = |waiting: &Waiting| waiting.tx.status.held.is_some();
+        if self.waiting.by_id(id).is_none_or(is_held) {
+            return;
+        }
+        self.waiting.change(id, |tx| {
+            tx.status.held = Some(reason.clone());
+            self.changes.tx(tx, now);
+        });
+        self.changes.journal(Some(id), now, Entry::Held { reason });
+    }
+
     /// A person lets a held transaction go on. True if there was one.
     pub(super) fn release(&mut self, id: TxId, now: Millis) -> bool {
-        let Some(waiting) = self.waiting.by_id_mut(id) else { return false };
-        if waiting.tx.status.held.take().is_none() {
+        if self.waiting.by_id(id).is_none_or(|waiting| waiting.tx.status.held.is_none()) {
             return false;
         }
-        waiting.tx.status.released = true;
-        self.changes.tx(&mut waiting.tx, now);
+        self.waiting.change(id, |tx| {
+            let held = tx.status.held.take();
+            // One that may have landed still follows whom it was to follow.
+            tx.status.released |= held.is_some_and(|held| held.code == ReasonCode::PredecessorFailed);
+            self.changes.tx(tx, now);
+        });
         self.changes.journal(Some(id), now, Entry::Released);
         true
     }
@@ -212,10 +231,10 @@ impl Lane {
     /// Why a transaction that is to follow another one waits.
     pub(super) fn explain_behind(&self, waiting: &Waiting) -> Option<String> {
         let (tx, prep) = (&waiting.tx, waiting.prep());
-        let after = tx.after().filter(|_| !matches!(prep, Prep::Signing { .. }))?;
         if let Some(held) = &tx.status.held {
             return Some(format!("{}; approve it to let it go on, or cancel it", held.text));
         }
+        let after = tx.after().filter(|_| !matches!(prep, Prep::Signing { .. }))?;
         if !self.is_behind(tx) {
             return None;
         }

@@ -31,6 +31,7 @@ impl Hold {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
+            Self::StoreOlder { why: why @ Older::Accepted } => why.sentence(),
             Self::StoreOlder { why } => format!(
                 "{}. What it has forgotten may have been sent, so no nonces are assigned and nothing is signed. Hand all requests in \
                  again with their request ids, then run `landfall store accept`; see docs/backup.md",
@@ -125,7 +126,7 @@ impl Lane {
     /// The lowest and the highest slot that the chain has used and for which we have no bytes: never handed out,
     /// returned, or reserved.
     pub(super) fn unknown_slots(&self) -> Option<(Slot, Slot)> {
-        let (cursor, count) = (self.row.cursor?, self.chain_count()?);
+        let (cursor, count) = (self.known_up_to()?, self.chain_count()?);
         let reserved = self.slots.bare().range(..count).copied();
         let returned = self.row.returned.range(..count).copied();
         let beyond = (count > cursor).then(|| [cursor, Slot(count.0 - 1)]).into_iter().flatten();

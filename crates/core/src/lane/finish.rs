@@ -156,7 +156,10 @@ impl Lane {
         if tx.takes_two_slots() {
             self.free_second_slot(slot);
         }
-        let wish = tx.request.options.on_displaced.unwrap_or(self.settings.on_displaced);
+        // What a chain calls final it does not take back, so nothing can land beside it (E11).
+        let has_tag = self.live_view().is_some_and(|view| view.finalized.is_some());
+        let default = if has_tag { OnDisplaced::Requeue } else { self.settings.on_displaced };
+        let wish = tx.request.options.on_displaced.unwrap_or(default);
         tx.status.displaced = false;
         tx.status.receipt = None;
         if let Some(ending) = tx.status.ending.clone() {

@@ -27,6 +27,7 @@ mod cancel_all;
 mod changes;
 mod check;
 mod command;
+mod compare;
 mod counts;
 mod doubt;
 mod explain;

@@ -6,18 +6,18 @@
 //! | admissions: what callers hand in again is there to be compared | slots, estimates, signatures, fee bumps, no-ops |
 //! | stored bytes are sent again: the same slot, so nothing new can land | ends without the chain: expired, refused, too poor |
 //! | receipts of stored bytes count, and what is final ends | proofs that a slot is foreign: its taker may be ours |
-//! | | commands: a cancel may come for what has landed |
+//! | what took slots that the store does not know is looked up | commands: a cancel may come for what has landed |
+//!
+//! Accepted, it stays older until what took those slots was compared with what waits ([`super::compare`]).
 
 use super::Lane;
+use super::compare::{Compared, first_forgotten};
 use crate::journal::Entry;
 use crate::ports::store::Older;
 use crate::{CommandId, Millis, Slot};
 
-/// Where the store has no cursor, so many of the newest slots may be forgotten ones.
-const MOST_FORGOTTEN: u64 = 256;
-
 impl Lane {
-    /// Why the store is an older copy, until a person has accepted it.
+    /// The store is an older copy, and this lane has not gone on by a person's word yet.
     pub(super) fn is_older(&self) -> bool {
         self.older.is_some()
     }
@@ -26,23 +26,45 @@ impl Lane {
         self.older.as_ref()
     }
 
-    /// A person has accepted the store as it is. It is older no more when the chain was seen: then slots that are not known hold the
-    /// lane in their own right.
-    pub(super) fn accept_store(&mut self, command: CommandId) {
-        self.accepted.insert(command);
+    /// The next slot, or where the slots begin that an older copy may have forgotten, if it never used the lane.
+    pub(super) fn known_up_to(&self) -> Option<Slot> {
+        let forgotten = || self.chain_count().filter(|_| self.is_older()).map(first_forgotten);
+        self.row.cursor.or_else(forgotten)
     }
 
-    /// The chain was seen, or a command was read.
+    /// A person has accepted the store as it is.
+    pub(super) fn accept_store(&mut self, command: CommandId) {
+        self.accepted.insert(command);
+        self.older.get_or_insert(Older::Accepted);
+    }
+
+    /// The chain was seen, the queue was read, or what took a slot was found: the lane goes on once all of it was compared.
     pub(super) fn take_acceptance(&mut self, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| !self.accepted.is_empty()) else { return };
-        self.older = None;
-        if self.row.cursor.is_none() {
-            // The copy is of a time before this lane was used, or it was never used: only the chain can tell.
-            self.row.cursor = Some(Slot(count.0.saturating_sub(MOST_FORGOTTEN)));
-            self.changes.row();
+        let mut did = String::new();
+        let compared = self.compared();
+        match compared {
+            Compared::NotYet => return,
+            // These slots hold the lane in their own right, until a person resumes it.
+            Compared::Unreadable => self.row.cursor = self.known_up_to(),
+            Compared::Done if self.unknown_slots().is_some() => {
+                did = format!(": {}", self.pass_over_unknown(now));
+            }
+            Compared::Done => self.row.cursor = self.row.cursor.max(Some(count)),
         }
-        let text = "an operator accepted the store, which is an older copy of itself".to_owned();
+        self.row.accepted_below = self.row.accepted_below.max(Some(count));
+        self.changes.row();
+        let text = format!("an operator accepted the store, which is an older copy of itself{did}");
         self.changes.journal(None, now, Entry::LaneResumed { text });
+        let are_unknown = self.unknown_slots().is_some();
+        if are_unknown && compared == Compared::Done {
+            // That was one step; the next ones are looked up now.
+            return;
+        }
+        if !are_unknown {
+            self.all_accounted_for();
+        }
+        self.older = None;
         // Commands that were left where they are.
         self.load.news = true;
         for command in std::mem::take(&mut self.accepted) {

@@ -72,12 +72,14 @@ impl Lane {
             return self.take_unproven(slot, now);
         }
         record.work.proving = false;
+        // What was sent before an older copy was put back may be ours, whatever it did.
+        let may_be_ours = self.row.accepted_below.is_some_and(|below| slot < below);
         // Any content that it ever had: a store that has forgotten one may have forgotten its bytes.
         let alike = taker.zip(tx).filter(|(taker, tx)| {
             let is_alike = |payload: &Payload| {
                 taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
             };
-            alike_counts && tx.payloads().any(is_alike)
+            alike_counts && (may_be_ours || tx.payloads().any(is_alike))
         });
         match alike {
             Some((taker, _)) => record.work.taken_alike = Some(taker.hash),

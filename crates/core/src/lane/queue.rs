@@ -27,6 +27,11 @@ impl Waiting {
     }
 }
 
+/// It is to follow another one, or looks like something that has landed.
+fn may_wait_for_others(tx: &Transaction) -> bool {
+    tx.request.options.after.is_some() || tx.status.held.is_some()
+}
+
 /// The oldest waiting ones; more may be in the store. Each has a place of its own in memory, as slots do. It is read as a map; changes go through what is here.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -39,7 +44,7 @@ pub(super) struct Queue {
     fresh: BTreeSet<Place>,
     /// How many have callers that wait for their hash.
     hurried: usize,
-    /// How many were to follow another one when they came.
+    /// How many are to follow another one, or may have to wait for a person.
     followers: usize,
     /// One of them has left or is not what it was; more coming is no such change.
     changed: bool,
@@ -59,7 +64,7 @@ impl Queue {
         let place = (tx.order, tx.id);
         self.orders.insert(tx.id, tx.order);
         self.hurried += usize::from(tx.request.at_once.is_some());
-        self.followers += usize::from(tx.request.options.after.is_some());
+        self.followers += usize::from(may_wait_for_others(&tx));
         self.fresh.insert(place);
         self.file(place, &prep);
         self.waiting.insert(place, Box::new(Waiting { tx, prep }));
@@ -70,11 +75,19 @@ impl Queue {
         let waiting = self.waiting.remove(&place)?;
         self.changed = true;
         self.hurried -= usize::from(waiting.tx.request.at_once.is_some());
-        self.followers -= usize::from(waiting.tx.request.options.after.is_some());
+        self.followers -= usize::from(may_wait_for_others(&waiting.tx));
         for set in [&mut self.ready, &mut self.unready, &mut self.fresh] {
             set.remove(&place);
         }
         Some(*waiting)
+    }
+
+    /// Changes a transaction in a way that others look at.
+    pub(super) fn change(&mut self, id: TxId, change: impl FnOnce(&mut Transaction)) {
+        if let Some(Waiting { mut tx, prep }) = self.take(id) {
+            change(&mut tx);
+            self.add(tx, prep);
+        }
     }
 
     pub(super) fn contains(&self, id: TxId) -> bool {

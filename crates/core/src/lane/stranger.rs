@@ -6,22 +6,21 @@
 //! | at any other load | they may be ours, from a newer copy of the store: the lane holds until a person resumes it, or by itself after the same proof where the signer says so |
 //! | one does the same as a transaction that waits | as at a load, whoever the signer is: to go on would do it twice |
 //!
-//! Meanwhile what took each is looked up, and shown. A resume waits for that: what waits and was carried out by one of them ends
-//! as landed, and is not sent again.
+//! Meanwhile what took each is looked up, and shown. A resume waits for that ([`super::compare`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::compare::Compared;
 use super::prove::settled_for;
 use super::{Action, Lane, Plan, Prep, Proof, back_off};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::settings::OnUnknownSlots;
-use crate::transaction::{Transaction, TxState, Won};
 use crate::view::{BlockRef, Standing};
-use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
+use crate::{CommandId, Millis, Slot, TxHash, TxId};
 
 /// So many of them are looked up at most.
-const MOST_LOOKED_UP: usize = 256;
+pub(super) const MOST_LOOKED_UP: usize = 256;
 /// So many at once.
 const AT_ONCE: usize = 16;
 /// After so many vain tries a person's word counts without a look: a node that keeps little history cannot tell.
@@ -83,19 +82,28 @@ impl Strangers {
         !self.resumes.is_empty()
     }
 
+    /// A person says that these are not ours.
+    pub(super) fn resumes(&mut self, command: CommandId) {
+        self.resumes.insert(command);
+    }
+
+    pub(super) fn take_resumes(&mut self) -> BTreeSet<CommandId> {
+        std::mem::take(&mut self.resumes)
+    }
+
+    /// How far the comparison of a slot is. `same`: it did the same as a transaction that is here, which must be settled.
+    pub(super) fn state(&self, slot: Slot, same: bool) -> Compared {
+        match self.found.get(&slot) {
+            Some(found) if found.proven || (found.seen.is_some() && !same) => Compared::Done,
+            Some(found) if found.seen.is_none() && found.tries >= MOST_TRIES => Compared::Unreadable,
+            Some(_) | None => Compared::NotYet,
+        }
+    }
+
     /// What took the slot is being looked up.
     pub(super) fn asks(&self, slot: Slot) -> bool {
         self.found.get(&slot).is_some_and(|found| found.asking.is_some())
     }
-}
-
-/// Does the taker do what one of the transaction's contents is to do?
-fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVersion> {
-    let newest = tx.payloads().enumerate().find(|(_, payload)| {
-        taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
-    });
-    let place = u32::try_from(newest?.0).ok()?;
-    Some(ContentVersion(tx.version().0.saturating_sub(place)))
 }
 
 impl Lane {
@@ -113,6 +121,26 @@ impl Lane {
         }
     }
 
+    /// Everything that the chain has used is known, by a person's word.
+    pub(super) fn all_accounted_for(&mut self) {
+        if let Some(at) = self.account().map(|account| account.at) {
+            self.strangers.accounted = Accounted::At(at);
+        }
+        self.forget_found();
+    }
+
+    /// What was seen of the slots that we do not know.
+    pub(super) fn seen_takers(&self) -> impl Iterator<Item = (Slot, &(BlockRef, Option<Taker>))> {
+        self.strangers.found.iter().filter_map(|(slot, found)| Some((*slot, found.seen.as_ref()?)))
+    }
+
+    /// The signer says that unknown slots found at a load are not ours.
+    pub(super) fn adopts_at_load(&self) -> bool {
+        self.settings.on_unknown_slots == OnUnknownSlots::Adopt
+            && self.accounted_at().is_none()
+            && self.unknown_slots().is_some()
+    }
+
     /// A count was seen.
     pub(super) fn account_for(&mut self) {
         let Some(at) = self.account().map(|account| account.at) else { return };
@@ -128,7 +156,7 @@ impl Lane {
     }
 
     /// What is known by now needs no looking up. What is being looked up is forgotten when it is answered.
-    fn forget_found(&mut self) {
+    pub(super) fn forget_found(&mut self) {
         if self.strangers.found.is_empty() {
             return;
         }
@@ -137,8 +165,8 @@ impl Lane {
     }
 
     /// The lowest of them, as many as are looked up.
-    fn unknown_list(&self) -> Vec<Slot> {
-        let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else { return Vec::new() };
+    pub(super) fn unknown_list(&self) -> Vec<Slot> {
+        let (Some(cursor), Some(count)) = (self.known_up_to(), self.chain_count()) else { return Vec::new() };
         let reserved = self.slots.bare().range(..count).copied();
         let below: BTreeSet<Slot> = reserved.chain(self.row.returned.range(..count).copied()).collect();
         below.into_iter().chain((cursor.0..count.0).map(Slot)).take(MOST_LOOKED_UP).collect()
@@ -154,22 +182,6 @@ impl Lane {
             UnknownSlot { slot, block, taker, same_as: same.get(&slot).map(|(id, _)| *id) }
         };
         self.unknown_list().into_iter().map(of).collect()
-    }
-
-    /// For each of them, the oldest transaction that waits and that it carried out; each carried out one.
-    fn same_effect(&self) -> BTreeMap<Slot, (TxId, ContentVersion)> {
-        let mut same = BTreeMap::new();
-        let mut taken = BTreeSet::new();
-        for (slot, found) in &self.strangers.found {
-            let Some(taker) = found.seen.as_ref().and_then(|(_, taker)| taker.as_ref()) else { continue };
-            let mut waiting = self.waiting.values().filter(|waiting| !taken.contains(&waiting.tx.id));
-            let carried = waiting.find_map(|waiting| Some((waiting.tx.id, carries_out(taker, &waiting.tx)?)));
-            if let Some((id, version)) = carried {
-                taken.insert(id);
-                same.insert(*slot, (id, version));
-            }
-        }
-        same
     }
 
     /// Looks up what took them: first as far as the head, so that it can be said, then when that is settled.
@@ -243,7 +255,7 @@ impl Lane {
     }
 
     /// A slot that was used in this block cannot be ours, or its signer does not care.
-    fn may_adopt(&self, block: &BlockRef) -> bool {
+    pub(super) fn may_adopt(&self, block: &BlockRef) -> bool {
         self.settings.on_unknown_slots == OnUnknownSlots::Adopt
             || self.accounted_at().is_some_and(|at| block.number > at.number)
             || self.planted_adopts()
@@ -252,6 +264,9 @@ impl Lane {
     /// Goes on by itself over slots that are proven to be a stranger's.
     pub(super) fn adopt_strangers(&mut self, now: Millis) {
         if self.strangers.found.is_empty() || self.strangers.is_resuming() || self.is_older() {
+            return;
+        }
+        if self.adopts_at_load() && !self.has_read_all() {
             return;
         }
         let same = if self.planted_adopts() { BTreeMap::new() } else { self.same_effect() };
@@ -292,7 +307,7 @@ impl Lane {
     }
 
     /// The slot is somebody else's. A transaction that had reserved it waits for another.
-    fn leave_to_stranger(&mut self, slot: Slot, now: Millis) {
+    pub(super) fn leave_to_stranger(&mut self, slot: Slot, now: Millis) {
         if let Some(id) =
             self.slots.get(&slot).filter(|record| record.attempts.is_empty()).and_then(|record| record.tx)
         {
@@ -310,96 +325,6 @@ impl Lane {
         self.row.returned.remove(&slot);
         self.row.cursor = self.row.cursor.max(Some(slot.next()));
         self.changes.row();
-    }
-
-    /// A person says that slots which we do not know are not ours. Done when what took them is known. False: there are none.
-    pub(super) fn resume_over_strangers(&mut self, command: CommandId) -> bool {
-        let are_some = self.unknown_slots().is_some();
-        if are_some {
-            self.strangers.resumes.insert(command);
-        } else if let Some(at) = self.account().map(|account| account.at) {
-            self.strangers.accounted = Accounted::At(at);
-        }
-        are_some
-    }
-
-    /// Everything that waits is to be read, so that it can be compared with what took the slots.
-    pub(super) fn reads_all(&self) -> bool {
-        self.strangers.is_resuming()
-    }
-
-    /// A resume goes on when it is known what took the slots, and, where one carried out what waits, when that is settled.
-    pub(super) fn finish_resumes(&mut self, now: Millis) {
-        if !self.strangers.is_resuming() || self.is_older() {
-            return;
-        }
-        let (Some((first, last)), Some(count)) = (self.unknown_slots(), self.chain_count()) else {
-            return self.resumed(now, None);
-        };
-        let whole = !self.load.more && !self.load.running;
-        let same = self.same_effect();
-        let is_known = |slot: &Slot| {
-            let found = self.strangers.found.get(slot);
-            found.is_some_and(|found| match same.contains_key(slot) {
-                true => found.proven,
-                false => found.seen.is_some() || found.tries >= MOST_TRIES,
-            })
-        };
-        if !whole || !self.unknown_list().iter().all(is_known) {
-            return;
-        }
-        let mut text = format!("an operator resumed it: nonces {first} to {last} are not ours");
-        for (slot, (id, version)) in same {
-            let seen = self.strangers.found.get(&slot).and_then(|found| found.seen.clone());
-            if let Some((block, Some(taker))) = seen {
-                self.carried_out(id, version, slot, taker.hash, block, now);
-                text.push_str(&format!(
-                    "; nonce {slot} carried out transaction {id}, which has ended as landed"
-                ));
-            }
-        }
-        let reserved: Vec<Slot> = self.slots.bare().range(..count).copied().collect();
-        for slot in reserved {
-            self.leave_to_stranger(slot, now);
-        }
-        self.row.returned.retain(|slot| *slot >= count);
-        self.row.cursor = self.row.cursor.max(Some(count));
-        self.changes.row();
-        self.resumed(now, Some(text));
-    }
-
-    /// The commands are done, and everything is accounted for.
-    fn resumed(&mut self, now: Millis, text: Option<String>) {
-        if let Some(text) = text {
-            self.changes.journal(None, now, Entry::LaneResumed { text });
-        }
-        for command in std::mem::take(&mut self.strangers.resumes) {
-            self.finish_command(command);
-        }
-        if let Some(at) = self.account().map(|account| account.at) {
-            self.strangers.accounted = Accounted::At(at);
-        }
-        self.forget_found();
-    }
-
-    /// A transaction that waits was carried out under a nonce that this store does not know, by the word of a person.
-    fn carried_out(
-        &mut self,
-        id: TxId,
-        version: ContentVersion,
-        slot: Slot,
-        hash: TxHash,
-        block: BlockRef,
-        now: Millis,
-    ) {
-        self.stop_signing(id);
-        let Some(super::Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
-        tx.status.state = TxState::Confirmed;
-        tx.status.won = Some(Won { version, hash });
-        tx.status.hash = Some(hash);
-        self.changes.tx(&mut tx, now);
-        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
-        self.changes.journal(Some(id), now, Entry::Confirmed { hash, block, version });
     }
 
     /// When the lane goes on, in words.

@@ -16,6 +16,8 @@ pub enum Older {
     NoMark,
     /// The mark beside it says nothing that can be read.
     BadMark,
+    /// A person has accepted it, and a lane is comparing what it has forgotten with what waits.
+    Accepted,
 }
 
 impl Older {
@@ -37,6 +39,9 @@ impl Older {
             Self::BadMark => {
                 "the store may be an older copy: the mark beside its file cannot be read".to_owned()
             }
+            Self::Accepted => "the store is an older copy, and an operator accepted it; what used the nonces that it does not know is \
+                 being compared with what waits, so that nothing is done twice"
+                .to_owned(),
         }
     }
 }

@@ -80,6 +80,12 @@ pub struct LaneRow {
     /// The fees of what became final on the last day on which something did.
     #[serde(skip_serializing_if = "Spend::is_nothing")]
     pub spend: Spend,
+    /// Slots below this one were used before a person accepted the store, which is an older copy: what took them may be ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_below: Option<Slot>,
+    /// What was done in slots that this store has forgotten and that no waiting transaction was found for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub forgotten: BTreeMap<Slot, u64>,
 }
 
 /// What a lane has spent on one day.

@@ -119,8 +119,10 @@ async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     let (client, signer) = find(name).await?;
     let lane = json!(client.lane(name.chain, &signer).await?);
     let unknown = lane["unknownNonces"].as_array().cloned().unwrap_or_default();
-    if !unknown.is_empty() && !yes {
+    if !name.remote.json {
         unknown.iter().for_each(|nonce| println!("{}", unknown_nonce(nonce)));
+    }
+    if !unknown.is_empty() && !yes {
         let question = "Landfall did not send these. Go on after them?";
         match output::asks(question) {
             Some(true) => {}
@@ -132,7 +134,7 @@ async fn resume(name: &LaneName, yes: bool) -> Result<()> {
 }
 
 /// One line for a nonce that something else used.
-fn unknown_nonce(nonce: &Value) -> String {
+pub(crate) fn unknown_nonce(nonce: &Value) -> String {
     let mut line = format!("nonce {}", text(nonce, "nonce"));
     if nonce["hash"].is_string() {
         let to = if nonce["to"].is_string() { text(nonce, "to") } else { "a new contract".to_owned() };

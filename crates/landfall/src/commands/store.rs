@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use landfall_store::sqlite;
 use serde_json::{Value, json};
 
+use super::lane::unknown_nonce;
 use crate::cli::{Backup, Store, StoreAccept};
 use crate::client::Client;
 use crate::config::Config;
@@ -74,9 +75,8 @@ async fn accept(args: &StoreAccept) -> Result<()> {
     }
     if !args.yes {
         bail!(
-            "nothing was accepted. Have callers hand in all requests again first, with their request ids: what the store has forgotten \
-             and is handed in after a lane was resumed would be sent again. Say --yes when they have; lanes with nonces that the store \
-             does not know stay on hold until you resume them (docs/backup.md)"
+            "nothing was accepted. Have callers hand in all requests again first, with their request ids: what has landed ends as \
+             landed then, and the rest is sent. Say --yes when they have (docs/backup.md)"
         );
     }
     let accepted = client.accept_store(args.despite_pool).await?;
@@ -84,7 +84,10 @@ async fn accept(args: &StoreAccept) -> Result<()> {
         output::json(&accepted);
     } else {
         let count = accepted["lanes"].as_array().map_or(0, Vec::len);
-        println!("accepted; {count} lanes were told. `landfall lane list` shows those that stay on hold");
+        println!(
+            "accepted; {count} lanes were told. Each goes on when what used the nonces that the store does not know is final and was \
+             compared with what waits: `landfall lane list`"
+        );
     }
     Ok(())
 }
@@ -100,15 +103,6 @@ fn row(lane: &Value) -> Vec<String> {
 /// Nonces that the chain has and the store does not, and what they did, as far as the server knows it.
 fn show_unknown(lane: &Value) {
     for unknown in lane["unknownNonces"].as_array().into_iter().flatten() {
-        let same = match unknown["sameAs"].as_str() {
-            Some(tx) => format!("; it did the same as {tx}, which waits and will end as landed"),
-            None => String::new(),
-        };
-        println!(
-            "{}: nonce {} was used by {}{same}",
-            text(lane, "signer"),
-            text(unknown, "nonce"),
-            text(unknown, "hash")
-        );
+        println!("{}: {}", text(lane, "signer"), unknown_nonce(unknown));
     }
 }

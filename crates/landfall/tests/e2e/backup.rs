@@ -105,15 +105,53 @@ async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word
     assert!(accepted.ok(), "{}", accepted.said);
     assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
     api.post("/api/v1/store/accept", &json!({})).await.expect_problem(409, "not_older");
-    // The nonces that the copy has forgotten still hold the lane, also after a restart.
+    // Killed before its lane has heard of it: it goes on comparing.
     server.restart_after_kill().await;
-    until("the lane holds for the nonces", async || {
-        let lane = api.lane(&signer(0)).await;
-        (lane["healthy"] == false && text(&lane, "holdReason").contains("has used")).then_some(())
-    })
-    .await;
+    // What took the nonces that the copy has forgotten is settled, and what waits was carried out by it.
+    chain.mine(70).await;
+    for id in &forgotten {
+        let tx = api.until_state(id, "confirmed").await;
+        assert!(tx.get("nonce").is_none() || tx["nonce"].is_null(), "it was not signed again: {tx}");
+        assert!(api.time_line(id).await.contains(&"carried_out".to_owned()));
+    }
+    // New ones go on after the forgotten ones, and nothing was sent twice.
+    let next = api.submit(&request(5)).await;
+    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 5);
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..6), 0));
+}
+
+/// Callers that come back late: the store was accepted before they handed their requests in again.
+#[tokio::test]
+async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_a_person() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    land(&server, 0..1).await;
+    plain_copy(&server, "copy.db").await;
+    land(&server, 1..3).await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+    let api = server.api.clone();
+    let accepted = command(&server, &["store", "accept", "--yes"]).await;
+    assert!(accepted.ok(), "{}", accepted.said);
+    chain.mine(70).await;
+    until("the lane goes on", async || (api.lane(&signer(0)).await["healthy"] == true).then_some(())).await;
+    let (late, fresh) = (api.submit(&request(1)).await, api.submit(&request(7)).await);
+    assert_eq!(api.until_state(&fresh, "confirmed").await["nonce"], 3);
+    let held = |tx: &Value| text(tx, "stuckReason").contains("it may be this transaction");
+    let tx = api.until_tx(&late, "it waits for a person", held).await;
+    assert_eq!(
+        (text(&tx, "state"), text(&tx["held"], "code")),
+        ("accepted".into(), "may_have_landed".into())
+    );
+    server.restart_after_kill().await;
     chain.mine(5).await;
-    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..5), 0));
+    let cancelled = command(&server, &["tx", "cancel", &late]).await;
+    assert!(cancelled.ok(), "{}", cancelled.said);
+    api.until_state(&late, "cancelled").await;
+    let landed_once = BTreeMap::from([(0, 1), (1, 1), (2, 1), (7, 1)]);
+    assert_eq!((landed(&chain).await, chain.pooled().await), (landed_once, 0));
 }
 
 #[tokio::test]

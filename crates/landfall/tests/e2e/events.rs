@@ -15,7 +15,7 @@ use crate::support::{
 #[derive(Debug, Clone)]
 pub(crate) struct Heard {
     pub(crate) id: i64,
-    name: String,
+    pub(crate) name: String,
     pub(crate) data: Value,
 }
 

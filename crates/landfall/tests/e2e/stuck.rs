@@ -127,36 +127,6 @@ async fn what_was_confirmed_and_taken_back_stays_confirmed_raises_an_alarm_and_l
     assert_eq!(chain.landed().await.len(), 1);
 }
 
-#[tokio::test]
-async fn a_lane_whose_key_another_program_used_holds_until_an_operator_resumes_it() {
-    let chain = Chain::without_mining().await;
-    let server = Server::start(&chain.url(), Settings::default()).await;
-    let api = &server.api;
-    let first = api.submit(&transfer()).await;
-    api.until_state(&first, "broadcast").await;
-    chain.mine(2).await;
-    api.until_state(&first, "confirmed").await;
-
-    let foreign = json!([{ "from": signer(0), "to": signer(1), "value": "0x1" }]);
-    chain.call("eth_sendTransaction", foreign).await;
-    chain.mine(1).await;
-    until("the lane has counted it", async || (api.lane(&signer(0)).await["chainCount"] == 2).then_some(()))
-        .await;
-    let second = api.submit(&transfer()).await;
-    let held = api.until_tx(&second, "it says what happened", |tx| {
-        text(tx, "stuckReason").contains("another program uses the key")
-    });
-    assert_eq!(text(&held.await, "state"), "accepted");
-    let lane = api.lane(&signer(0)).await;
-    assert_eq!(lane["healthy"], false, "{lane}");
-
-    api.command(&format!("/api/v1/lanes/31337/{}/resume", signer(0))).await.expect(202);
-    chain.until_pooled(1).await;
-    chain.mine(2).await;
-    assert_eq!(api.until_state(&second, "confirmed").await["nonce"], 2);
-    assert_eq!(chain.landed().await.len(), 3);
-}
-
 /// Hands over a transfer with this wish, which the pool forgets; what another program sends takes its slot, for good.
 async fn displaced(chain: &Chain, api: &Api, wish: &str, foreign: Value) -> String {
     let mut body = transfer();

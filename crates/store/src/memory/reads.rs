@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 
 use landfall_core::attempt::Attempt;
 use landfall_core::journal::JournalRow;
-use landfall_core::ports::store::{Command, Kept, LaneRecord, LaneSummary, TxQuery, TxRecord};
+use landfall_core::ports::store::{
+    Command, CommandKind, Kept, LaneRecord, LaneSummary, Older, TxQuery, TxRecord,
+};
 use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
 use landfall_core::{
@@ -48,8 +50,14 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
         row: stored.row,
         bound: bound.collect(),
         attempts,
-        older: space.older.clone(),
+        older: space.older.clone().or_else(|| awaits_acceptance(space, lane).then_some(Older::Accepted)),
     }
+}
+
+/// A person has accepted the store, and this lane has not gone on yet.
+fn awaits_acceptance(space: &Space, lane: LaneId) -> bool {
+    let open = commands(space, lane, u32::MAX);
+    open.iter().any(|command| command.kind == CommandKind::AcceptStore)
 }
 
 fn attempt(space: &Space, key: &AttemptKey) -> Option<Attempt> {

@@ -34,6 +34,15 @@ pub(super) fn older(db: &Connection, namespace: i64) -> Result<Option<Older>, Fa
     why.map(read).transpose()
 }
 
+/// A person has accepted the file, and this lane has not gone on yet.
+pub(super) fn awaits(db: &Connection, lane: i64) -> Result<bool, Fault> {
+    let mut look = db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM command
+            WHERE lane = ?1 AND done = 0 AND json_extract(kind, '$.type') = 'accept_store')",
+    )?;
+    Ok(look.query_row([lane], |row| row.get(0))?)
+}
+
 /// Takes the file as it is. The mark that lies beside it is replaced by one of a new lineage.
 pub(super) fn accept(side: &mut WriteSide, commands: &[Command]) -> Result<bool, WriteError> {
     let WriteSide { db, namespace, known, marker, .. } = side;

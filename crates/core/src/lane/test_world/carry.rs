@@ -67,7 +67,11 @@ impl World {
                 (Fault::None, Some((block, winner)))
                     if winner.draft.is_none() && block.at.number <= proof.up_to =>
                 {
-                    LaneEvent::Foreign { slot: proof.slot, block: block.at, taker: None }
+                    LaneEvent::Foreign {
+                        slot: proof.slot,
+                        block: block.at,
+                        taker: self.chain.takers.get(&proof.slot).cloned(),
+                    }
                 }
                 _ => LaneEvent::Unproven { slot: proof.slot },
             },

@@ -45,6 +45,8 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) blocks: Vec<ModelBlock>,
     pub(in super::super) first: Slot,
     pub(in super::super) pool: BTreeMap<Slot, TxHash>,
+    /// What strangers did in the slots that they took, where a test says so.
+    pub(in super::super) takers: BTreeMap<Slot, crate::ports::chain::Taker>,
     /// Everything that was ever signed.
     signed: BTreeMap<TxHash, Draft>,
     pub(in super::super) base_fee: Price,
@@ -82,6 +84,7 @@ impl ModelChain {
             blocks: Vec::new(),
             first,
             pool: BTreeMap::new(),
+            takers: BTreeMap::new(),
             signed: BTreeMap::new(),
             base_fee: Price::gwei(1),
             finality,

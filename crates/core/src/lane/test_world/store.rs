@@ -60,6 +60,11 @@ impl ModelStore {
         (!ids.is_empty()).then(|| ids[nth % ids.len()].1)
     }
 
+    /// A person has accepted it, and the lane has not gone on yet.
+    fn awaits_acceptance(&self) -> bool {
+        self.commands.iter().any(|(command, done)| !done && command.kind == CommandKind::AcceptStore)
+    }
+
     /// What a new owner loads; every acquisition raises the token.
     pub(in super::super) fn acquire(&mut self) -> LaneRecord {
         self.token = Token(self.token.0 + 1);
@@ -77,7 +82,7 @@ impl ModelStore {
             row: self.row.clone(),
             bound: bound.cloned().collect(),
             attempts: open.cloned().collect(),
-            older: self.older.clone(),
+            older: self.older.clone().or_else(|| self.awaits_acceptance().then_some(Older::Accepted)),
         }
     }
 

@@ -1,10 +1,11 @@
 use super::super::test_world::{Fault, payment};
-use super::{Kind, settings, world};
-use crate::lane::Hold;
+use super::{World, settings, world};
+use crate::lane::{Action, Hold};
+use crate::ports::chain::Taker;
 use crate::ports::store::{CommandKind, Older};
-use crate::request::Options;
+use crate::request::{Options, Payload};
 use crate::transaction::TxState;
-use crate::{JournalSeq, Slot};
+use crate::{JournalSeq, Slot, TxHash};
 
 fn older() -> Older {
     Older::Behind { journal: JournalSeq(3), mark: JournalSeq(9) }
@@ -46,37 +47,163 @@ fn an_older_store_sends_what_it_has_and_signs_nothing() {
     assert_eq!(world.desk.store.state(waits), TxState::Confirmed);
 }
 
-#[test]
-fn an_accepted_store_holds_where_the_chain_has_slots_that_it_does_not_know() {
-    let mut world = world(settings());
-    world.desk.store.older = Some(older());
-    world.desk.crash();
-    let waits = world.submit_as(payment(7), Options::default());
-    let now = world.desk.now;
-    world.chain.mine_foreign(now);
+/// Accepts the store, as the engine does: the command is stored with the word.
+fn accept(world: &mut World) {
     world.desk.store.older = None;
     world.command(CommandKind::AcceptStore);
-    world.rest();
     world.show(0, true);
     world.rest();
-    let hold = world.desk.lane.hold();
-    assert!(matches!(hold, Some(Hold::UnknownSlots { first: Slot(5), .. })), "{hold:?}");
-    assert_eq!(world.desk.store.state(waits), TxState::Accepted);
+}
+
+/// The copy was put back; since then a slot was used that did this.
+fn put_back(world: &mut World, did: &Payload) {
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(world, did);
+}
+
+fn used(world: &mut World, did: &Payload) {
+    let slot = world.chain.count();
+    let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
+    let taker = Taker { hash, to: did.to, value: did.value, data: did.data.clone() };
+    world.chain.takers.insert(slot, taker);
+    world.chain.mine_foreign(world.desk.now);
 }
 
 #[test]
-fn a_lane_that_the_older_copy_never_used_does_not_begin_at_the_chains_count() {
+fn an_accepted_store_ends_what_its_forgotten_slots_did_and_sends_the_rest() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let landed = world.submit_as(payment(7), Options::default());
+    let other = world.submit_as(payment(8), Options::default());
+    accept(&mut world);
+    // It may be reorganised yet: nothing is decided by it.
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::StoreOlder { .. })));
+    assert_eq!(world.desk.store.state(landed), TxState::Accepted);
+    // However often it is loaded meanwhile.
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), Some(Hold::StoreOlder { why: Older::Accepted }));
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    let status = world.desk.store.tx(landed).status.clone();
+    assert_eq!((status.state, status.slot), (TxState::Confirmed, None));
+    assert_eq!(world.slot_of(other), Some(6));
+    world.finalise();
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+    assert_eq!(world.desk.store.attempts.len(), 1, "one was sent");
+}
+
+#[test]
+fn one_that_is_handed_in_after_the_store_was_accepted_and_may_have_landed_waits_for_a_person() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!((world.slot_of(late), world.desk.store.state(late)), (None, TxState::Accepted));
+    let why = world.desk.lane.explain(late, world.desk.now).unwrap();
+    assert!(why.contains("nonce 5") && why.contains("approve") && why.contains("cancel"), "{why}");
+    // Another one that does the same is none of its business, before and after a restart.
+    let next = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(next), Some(6));
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.slot_of(late), None);
+    world.command(CommandKind::Approve { tx: late, version: None });
+    world.rest();
+    assert_eq!(world.slot_of(late), Some(7));
+}
+
+#[test]
+fn slots_that_nobody_can_read_hold_an_accepted_store_until_a_person_resumes_it() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let waits = world.submit_as(payment(7), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore);
+    world.show(0, true);
+    for _ in 0..12 {
+        for action in std::mem::take(&mut world.started) {
+            let fault = if matches!(action, Action::Prove(_)) { Fault::NotDone } else { Fault::None };
+            let answer = world.act(action, &fault);
+            world.answers.push(answer);
+        }
+        let answers = std::mem::take(&mut world.answers);
+        world.turn(answers);
+        world.wait(30_000);
+    }
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(5), .. })));
+    assert_eq!(world.slot_of(waits), None);
+}
+
+#[test]
+fn more_slots_than_are_looked_up_at_once_are_all_compared() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    for _ in 0..300 {
+        used(&mut world, &payment(1));
+    }
+    used(&mut world, &payment(7));
+    let landed = world.submit_as(payment(7), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore);
+    for _ in 0..100 {
+        world.block();
+        world.settle();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(landed), TxState::Confirmed);
+    assert!(world.desk.store.attempts.is_empty(), "nothing was sent");
+}
+
+#[test]
+fn a_lane_that_the_older_copy_never_used_ends_nothing_by_what_its_key_did_before() {
     let mut world = world(settings());
     world.desk.store.row = crate::ports::store::LaneRow::default();
     world.desk.store.older = Some(older());
     world.desk.crash();
-    world.submit_as(payment(7), Options::default());
+    used(&mut world, &payment(7));
+    let like_it = world.submit_as(payment(7), Options::default());
+    let other = world.submit_as(payment(8), Options::default());
     world.show(0, true);
-    world.carry(Kind::Load, Fault::None);
-    assert_eq!(world.desk.store.row.cursor, None);
-    world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore);
     world.rest();
-    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(0), last: Slot(4), .. })));
-    assert!(world.desk.store.attempts.is_empty());
+    assert_eq!(world.desk.store.row.cursor, None, "it does not begin at the count");
+    accept(&mut world);
+    // The model has no blocks for what came before the first one: a person says so.
+    for _ in 0..12 {
+        world.finalise();
+        world.wait(30_000);
+        world.rest();
+    }
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.slot_of(like_it), None);
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+}
+
+/// A newer copy had replaced it, and the replacement won.
+#[test]
+fn a_slot_with_bytes_that_was_used_before_the_store_was_accepted_is_not_given_away() {
+    let mut world = world(settings());
+    let bound = world.broadcast();
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &payment(99));
+    accept(&mut world);
+    for _ in 0..10 {
+        world.finalise();
+        world.wait(30_000);
+    }
+    let status = world.desk.store.tx(bound).status.clone();
+    assert!(!status.state.is_terminal() && status.slot == Some(Slot(5)), "{status:?}");
+    assert_eq!(world.desk.store.attempts.len(), 1, "neither is it signed for another slot");
 }

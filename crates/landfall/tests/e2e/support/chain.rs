@@ -59,6 +59,11 @@ impl Chain {
         Self::start(Mining::Manual, &["--slots-in-an-epoch", "1"]).await
     }
 
+    /// Mines a block at every interval, and calls a block final when two are on top of it.
+    pub(crate) async fn that_settles_every(interval: Duration) -> Self {
+        Self::start(Mining::Interval(interval), &["--slots-in-an-epoch", "1"]).await
+    }
+
     /// Mines when [`Self::mine`] says so.
     pub(crate) async fn without_mining() -> Self {
         Self::start(Mining::Manual, &[]).await

@@ -3,7 +3,7 @@
 //! These are asked all the time, and a lane's history only grows: every query names the partial index that holds what
 //! is unfinished, or a range of slots that is, so that it cannot come to read the history instead.
 
-use landfall_core::ports::store::{ChainRecord, Command, Holders, LaneRecord, LaneRow, LaneSummary};
+use landfall_core::ports::store::{ChainRecord, Command, Holders, LaneRecord, LaneRow, LaneSummary, Older};
 use landfall_core::transaction::Transaction;
 use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
 use rusqlite::{OptionalExtension, Row, params};
@@ -33,6 +33,10 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             attempts: Vec::new(),
             older,
         });
+    };
+    let older = match older {
+        Some(older) => Some(older),
+        None => accept::awaits(look.db, key.lane)?.then_some(Older::Accepted),
     };
     let (token, version, details, closed): (i64, i64, String, i64) = look
         .db

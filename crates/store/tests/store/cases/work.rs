@@ -199,6 +199,8 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
         },
         disabled: true,
         resets: vec![ResetRecord { at: Millis(7), from: Slot(43), to: Slot(41), given_up: 2 }],
+        accepted_below: Some(Slot(4)),
+        forgotten: std::collections::BTreeMap::from([(Slot(3), u64::MAX)]),
     };
     let mut change = turn(lane(1), token, 0);
     change.row = row.clone();

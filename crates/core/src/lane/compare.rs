@@ -1,0 +1,247 @@
+//! Compare: slots that this store does not know may have been ours before it went back. Before a lane goes on over them by a
+//! person's word (`lane resume`, `store accept`), what took each is compared with what waits.
+//!
+//! | what took the slot did the same as | what happens |
+//! |---|---|
+//! | a transaction that waits, or that had reserved the slot | it ends as landed, once that is settled |
+//! | the same, in a lane that the store had never used | it waits for a person: the account's own history may look like it |
+//! | nothing that is here | it is remembered, and one that comes later and does the same waits for a person |
+//!
+//! Done in steps of as many as are looked up at once; the cursor moves with each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::keccak256;
+
+use super::stranger::MOST_LOOKED_UP;
+use super::{Lane, Waiting};
+use crate::journal::Entry;
+use crate::ports::chain::Taker;
+use crate::request::Payload;
+use crate::transaction::{Reason, ReasonCode, Transaction, TxState, Won};
+use crate::view::BlockRef;
+use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
+
+/// So many effects of forgotten slots are remembered, the newest: the lane's row is written with every commit.
+const MOST_REMEMBERED: usize = 1_000;
+
+/// How far a comparison is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// Something is still to be read.
+    NotYet,
+    /// Nobody could say what took one of the slots.
+    Unreadable,
+    Done,
+}
+
+/// What a call does, in a number: enough to ask a person about one that looks the same.
+fn effect(to: Option<crate::Account>, value: crate::Wei, data: &[u8]) -> u64 {
+    let mut bytes = Vec::with_capacity(53 + data.len());
+    bytes.push(u8::from(to.is_some()));
+    bytes.extend(to.iter().flat_map(|to| to.0));
+    bytes.extend_from_slice(&value.0.to_be_bytes::<32>());
+    bytes.extend_from_slice(data);
+    let [a, b, c, d, e, f, g, h, ..] = keccak256(&bytes).0;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn does_the_same(taker: &Taker, payload: &Payload) -> bool {
+    taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+}
+
+/// The content of the transaction that the taker carried out, if it did one.
+fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVersion> {
+    let newest = tx.payloads().enumerate().find(|(_, payload)| does_the_same(taker, payload));
+    let place = u32::try_from(newest?.0).ok()?;
+    Some(ContentVersion(tx.version().0.saturating_sub(place)))
+}
+
+impl Lane {
+    /// For each slot that we do not know, the transaction without bytes that it carried out; each carried out one. The one that had
+    /// reserved the slot comes first, then the oldest that waits.
+    pub(super) fn same_effect(&self) -> BTreeMap<Slot, (TxId, ContentVersion)> {
+        let mut same = BTreeMap::new();
+        // By what is quick to compare: a queue may be long.
+        let mut takers: BTreeMap<_, Vec<(Slot, &Taker)>> = BTreeMap::new();
+        for (slot, (_, taker)) in self.seen_takers() {
+            let Some(taker) = taker else { continue };
+            let reserved = self.slots.bare().get(&slot).and_then(|slot| self.slots.get(slot)?.tx);
+            let reserved = reserved.and_then(|id| self.bound.get(&id));
+            match reserved.and_then(|tx| Some((tx.id, carries_out(taker, tx)?))) {
+                Some(carried) => drop(same.insert(slot, carried)),
+                None => takers.entry((taker.to, taker.value)).or_default().push((slot, taker)),
+            }
+        }
+        if takers.is_empty() {
+            return same;
+        }
+        for tx in self.waiting.values().map(|waiting| &waiting.tx) {
+            let alike = tx.payloads().filter_map(|payload| takers.get(&(payload.to, payload.value)));
+            let mut alike = alike.flatten().filter(|(slot, _)| !same.contains_key(slot));
+            let carried = alike.find_map(|(slot, taker)| Some((*slot, carries_out(taker, tx)?)));
+            if let Some((slot, version)) = carried {
+                same.insert(slot, (tx.id, version));
+            }
+        }
+        same
+    }
+
+    /// A person says that slots which we do not know are not ours. Done when what took them is known. False: there are none.
+    pub(super) fn resume_over_strangers(&mut self, command: CommandId) -> bool {
+        let are_some = self.unknown_slots().is_some();
+        if are_some {
+            self.strangers.resumes(command);
+        } else {
+            self.all_accounted_for();
+        }
+        are_some
+    }
+
+    /// Everything that waits is to be read, so that it can be compared with what took the slots.
+    pub(super) fn reads_all(&self) -> bool {
+        self.strangers.is_resuming() || self.is_older() || self.adopts_at_load()
+    }
+
+    /// Everything that waits is in memory.
+    pub(super) fn has_read_all(&self) -> bool {
+        !self.load.more && !self.load.running
+    }
+
+    /// What took the lowest slots that we do not know, as many as are looked up at once, was compared with everything that waits.
+    pub(super) fn compared(&self) -> Compared {
+        let same = self.same_effect();
+        let mut compared = if self.has_read_all() { Compared::Done } else { Compared::NotYet };
+        for slot in self.unknown_list() {
+            match self.strangers.state(slot, same.contains_key(&slot)) {
+                Compared::NotYet => return Compared::NotYet,
+                Compared::Unreadable if compared == Compared::Done => compared = Compared::Unreadable,
+                Compared::Unreadable | Compared::Done => {}
+            }
+        }
+        compared
+    }
+
+    /// Goes on over the lowest slots that we do not know: what they carried out ends as landed, the rest is remembered. Says what
+    /// was done.
+    pub(super) fn pass_over_unknown(&mut self, now: Millis) -> String {
+        let unknown = self.unknown_list();
+        let (Some(first), Some(last)) = (unknown.first().copied(), unknown.last().copied()) else {
+            return String::new();
+        };
+        // The whole history of a key that this store has never used lies below.
+        let was_used = self.row.cursor.is_some();
+        let mut text = format!("nonces {first} to {last} were used by what this store does not know");
+        let mut same = self.same_effect();
+        let seen: BTreeMap<Slot, (BlockRef, Option<Taker>)> =
+            self.seen_takers().map(|(slot, (block, taker))| (slot, (*block, taker.clone()))).collect();
+        for slot in &unknown {
+            let Some((block, Some(taker))) = seen.get(slot) else { continue };
+            match same.remove(slot) {
+                Some((id, version)) if was_used => {
+                    self.carried_out(id, version, *slot, taker.hash, *block, now);
+                    text.push_str(&format!(
+                        "; nonce {slot} carried out transaction {id}, which has ended as landed"
+                    ));
+                }
+                Some((id, _)) => {
+                    self.leave_to_stranger(*slot, now);
+                    self.hold_as_landed(id, *slot, now);
+                }
+                None if self.is_older() || !self.may_adopt(block) => {
+                    self.row.forgotten.insert(*slot, effect(taker.to, taker.value, &taker.data));
+                }
+                None => {}
+            }
+        }
+        for slot in unknown {
+            self.leave_to_stranger(slot, now);
+        }
+        while self.row.forgotten.len() > MOST_REMEMBERED {
+            self.row.forgotten.pop_first();
+        }
+        self.changes.row();
+        self.forget_found();
+        text
+    }
+
+    /// A resume goes on when it is known what took the slots, and, where one carried out what waits, when that is settled.
+    pub(super) fn finish_resumes(&mut self, now: Millis) {
+        if !self.strangers.is_resuming() || self.is_older() {
+            return;
+        }
+        if self.unknown_slots().is_some() {
+            // What nobody can tell is left to the person's word.
+            if self.compared() == Compared::NotYet {
+                return;
+            }
+            let text = format!("an operator resumed it: {}", self.pass_over_unknown(now));
+            self.changes.journal(None, now, Entry::LaneResumed { text });
+            if self.unknown_slots().is_some() {
+                return;
+            }
+        }
+        for command in self.strangers.take_resumes() {
+            self.finish_command(command);
+        }
+        self.all_accounted_for();
+    }
+
+    /// A transaction without bytes was carried out under a nonce that this store does not know, by the word of a person.
+    fn carried_out(
+        &mut self,
+        id: TxId,
+        version: ContentVersion,
+        slot: Slot,
+        hash: TxHash,
+        block: BlockRef,
+        now: Millis,
+    ) {
+        // One that had reserved a slot gives it up first.
+        if let Some(reserved) = self.bound.get(&id).and_then(|tx| tx.status.slot) {
+            match reserved == slot {
+                true => self.leave_to_stranger(slot, now),
+                false => self.unreserve(id, now),
+            }
+        }
+        self.stop_signing(id);
+        let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
+        tx.status.state = TxState::Confirmed;
+        tx.status.won = Some(Won { version, hash });
+        tx.status.hash = Some(hash);
+        self.changes.tx(&mut tx, now);
+        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
+        self.changes.journal(Some(id), now, Entry::Confirmed { hash, block, version });
+    }
+
+    /// A transaction came. If a slot that this store has forgotten did the same, it may be that one, handed in again.
+    pub(super) fn hold_if_forgotten(&mut self, id: TxId, now: Millis) {
+        if self.row.forgotten.is_empty() {
+            return;
+        }
+        let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return };
+        let effects: BTreeSet<u64> =
+            tx.payloads().map(|payload| effect(payload.to, payload.value, &payload.data)).collect();
+        let mut forgotten = self.row.forgotten.iter();
+        if let Some(slot) = forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot) {
+            self.row.forgotten.remove(&slot);
+            self.changes.row();
+            self.hold_as_landed(id, slot, now);
+        }
+    }
+
+    /// It may have landed with that nonce: only a person can say.
+    fn hold_as_landed(&mut self, id: TxId, slot: Slot, now: Millis) {
+        self.stop_signing(id);
+        let text = format!(
+            "nonce {slot} of this account was used before this store was put back, and did the same: it may be this transaction, \
+             which has landed then"
+        );
+        self.hold_for_person(id, Reason { code: ReasonCode::MayHaveLanded, text }, now);
+    }
+}
+
+/// Slots of a lane that the store never used, so many of the newest: only they can be forgotten ones that matter.
+pub(super) fn first_forgotten(count: Slot) -> Slot {
+    Slot(count.0.saturating_sub(MOST_LOOKED_UP as u64))
+}

@@ -1,0 +1,173 @@
+//! Somebody else uses a key that Landfall manages: everything of ours lands once, and the lane goes on by itself, or says what it waits for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::events::Ear;
+use crate::support::{
+    Api, Chain, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text, until,
+    until_within,
+};
+
+/// A payment of ours, which can be told on the chain.
+fn ours(n: u64) -> Value {
+    let mut body = submission(json!({ "to": RECEIVER, "value": "0", "data": marker(n), "gas": 30_000 }));
+    body["requestId"] = json!(format!("ours-{n}"));
+    body
+}
+
+/// The node signs for its own accounts: what a stranger with the key would do, with the nonce that the node thinks is next.
+async fn use_the_key(chain: &Chain) {
+    let foreign = json!([{ "from": signer(0), "to": signer(1), "value": "0x1", "gas": "0x5208" }]);
+    chain.call("eth_sendTransaction", foreign).await;
+}
+
+async fn confirmed(api: &Api, n: u64) -> Value {
+    let id = api.submit(&ours(n)).await;
+    api.until_state(&id, "confirmed").await
+}
+
+async fn landed(chain: &Chain) -> BTreeMap<u64, usize> {
+    let mut times = BTreeMap::new();
+    for number in chain.landed().await.iter().filter_map(number_of) {
+        *times.entry(number).or_default() += 1;
+    }
+    times
+}
+
+#[tokio::test]
+async fn a_lane_whose_key_another_program_used_goes_on_when_that_is_final_and_says_so() {
+    let chain = Chain::that_settles_at_once().await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
+    let api = &server.api;
+    let ear = Ear::at(format!("{}/api/v1/events", api.url()));
+    let first = api.submit(&ours(0)).await;
+    chain.until_pooled(1).await;
+    chain.mine(3).await;
+    api.until_state(&first, "confirmed").await;
+
+    use_the_key(&chain).await;
+    chain.mine(1).await;
+    let counted = async || (api.lane(&signer(0)).await["chainCount"] == 2).then_some(());
+    until("the lane has counted it", counted).await;
+    let second = api.submit(&ours(1)).await;
+    let says = |tx: &Value| text(tx, "stuckReason").contains("nonce 1 was used by another program");
+    api.until_tx(&second, "it says what it waits for", says).await;
+    let lane = api.lane(&signer(0)).await;
+    assert_eq!((&lane["healthy"], &lane["unknownNonces"][0]["nonce"]), (&json!(false), &json!(1)), "{lane}");
+    chain.mine(4).await;
+    chain.until_pooled(1).await;
+    chain.mine(4).await;
+    assert_eq!(api.until_state(&second, "confirmed").await["nonce"], 2);
+    assert_eq!(api.lane(&signer(0)).await["healthy"], true);
+    until("the adoption is told", async || {
+        let adopted = ear.heard().into_iter().find(|heard| heard.name == "lane.adopted");
+        adopted.filter(|heard| heard.data["nonces"] == json!([1])).map(drop)
+    })
+    .await;
+    assert!(server.log().contains("another program used the key"), "{}", server.log());
+}
+
+#[tokio::test]
+async fn after_a_restart_a_lane_holds_for_nonces_that_it_does_not_know_names_them_and_a_person_frees_it() {
+    let chain = Chain::that_settles_every(Duration::from_millis(100)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let api = server.api.clone();
+    confirmed(&api, 0).await;
+    server.kill().await;
+    use_the_key(&chain).await;
+    use_the_key(&chain).await;
+    until("the stranger's are in blocks", async || (chain.count(&signer(0)).await == 3).then_some(())).await;
+    server.spawn();
+    server.until_ready().await;
+    let waits = api.submit(&ours(1)).await;
+    let held = |tx: &Value| text(tx, "stuckReason").contains("nonces 1 to 2");
+    let tx = api.until_tx(&waits, "it names the nonces", held).await;
+    assert!(text(&tx, "stuckReason").contains("resume"), "{tx}");
+    // However long it takes.
+    chain.mine(20).await;
+    let lane = api.lane(&signer(0)).await;
+    assert_eq!((&lane["healthy"], lane["unknownNonces"].as_array().map(Vec::len)), (&json!(false), Some(2)));
+    let mut resume = program(server.folder());
+    resume.args(["lane", "resume", "31337", &signer(0), "--yes"]).env("LANDFALL_URL", api.url());
+    let resumed = run(resume).await;
+    assert!(resumed.ok() && resumed.said.contains("nonce 1"), "{}", resumed.said);
+    assert_eq!(api.until_state(&waits, "confirmed").await["nonce"], 3);
+    assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (1, 1)]));
+}
+
+#[tokio::test]
+async fn after_a_restart_a_lane_whose_signer_says_so_goes_on_over_nonces_that_it_does_not_know() {
+    let chain = Chain::that_settles_every(Duration::from_millis(100)).await;
+    let settings = Settings { signer: "on_unknown_slots = \"adopt\"", ..Settings::default() };
+    let mut server = Server::start(&chain.url(), settings).await;
+    let api = server.api.clone();
+    confirmed(&api, 0).await;
+    server.kill().await;
+    use_the_key(&chain).await;
+    until("the stranger's is in a block", async || (chain.count(&signer(0)).await == 2).then_some(())).await;
+    server.spawn();
+    server.until_ready().await;
+    assert_eq!(confirmed(&api, 1).await["nonce"], 2);
+}
+
+/// How many of ours, and how often a stranger comes in between.
+fn size() -> (u64, usize) {
+    if std::env::var_os("LANDFALL_THOROUGH").is_some() { (500, 100) } else { (100, 20) }
+}
+
+#[tokio::test]
+async fn a_stranger_at_any_moment_costs_nothing_but_time() {
+    let chain = Chain::that_settles_every(Duration::from_millis(100)).await;
+    let (count, strangers) = size();
+    let server = Server::start(&chain.url(), Settings { max_in_flight: 4, ..Settings::default() }).await;
+    let api = server.api.clone();
+    // Ours come one by one or in bursts, so that the lane waits, signs, settles and rests in turn.
+    let ours_come = async {
+        let mut random = Random(7);
+        let mut next = 0;
+        let mut last = None;
+        while next < count {
+            for _ in 0..random.below(7).min(count - next) + 1 {
+                if next < count {
+                    last = Some(api.submit(&ours(next)).await);
+                    next += 1;
+                }
+            }
+            if let Some(last) = last.as_ref().filter(|_| random.below(4) == 0) {
+                api.until_state(last, "confirmed").await;
+            }
+        }
+    };
+    let strangers_come = async {
+        let mut random = Random(11);
+        for _ in 0..strangers {
+            crate::support::pass(Duration::from_millis(random.below(500))).await;
+            use_the_key(&chain).await;
+        }
+    };
+    tokio::join!(ours_come, strangers_come);
+    let limit = Duration::from_secs(240);
+    let all = until_within(limit, "all of ours have ended", async || {
+        let all = api.list("").await;
+        all.iter().all(|tx| tx["state"] == "confirmed").then_some(all)
+    })
+    .await;
+    assert_eq!(all.len() as u64, count);
+    assert_eq!(landed(&chain).await, (0..count).map(|n| (n, 1)).collect::<BTreeMap<_, _>>());
+    let foreign = chain.count(&signer(0)).await - count;
+    assert!(foreign > 0 && foreign <= strangers as u64, "{foreign} of the stranger's were taken");
+    assert_eq!(api.lane(&signer(0)).await["healthy"], true);
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
