@@ -143,6 +143,19 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     submission
 }
 
+/// Every request by key is made once more, to a store that may have forgotten it.
+pub(crate) async fn hand_in_again(world: &Arc<World>, nodes: &Arc<Nodes>) {
+    let asked = world.lock().asked.clone();
+    for (_, asked) in asked.into_iter().filter(|(_, asked)| asked.tx.is_some()) {
+        // A call whose hash is waited for may wait as long as its lane holds.
+        if nonces::is_given(&asked.submission) {
+            continue;
+        }
+        let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) else { return };
+        tokio::time::timeout(PATIENCE, handle.submit(asked.submission)).await.ok();
+    }
+}
+
 /// Every request is made again, long after it was answered.
 pub(crate) async fn repeat_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
     let asked = world.lock().asked.clone();

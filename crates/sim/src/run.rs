@@ -261,7 +261,7 @@ async fn restored(
 async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
     let early = world.chance(500);
     if !early {
-        callers::repeat_all(world, nodes).await;
+        callers::hand_in_again(world, nodes).await;
     }
     if let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) {
         world.trace(format_args!("an operator accepts the store"));
@@ -269,7 +269,7 @@ async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
     }
     if early {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        callers::repeat_all(world, nodes).await;
+        callers::hand_in_again(world, nodes).await;
     }
     tokio::time::sleep(Duration::from_secs(300)).await;
     for (content, times) in checkers.landed_contents() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::events::Ear;
+use crate::rpc::{Rpc, number};
 use crate::support::{
     Api, Chain, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text, until,
     until_within,
@@ -50,8 +51,9 @@ async fn a_lane_whose_key_another_program_used_goes_on_when_that_is_final_and_sa
 
     use_the_key(&chain).await;
     chain.mine(1).await;
-    let counted = async || (api.lane(&signer(0)).await["chainCount"] == 2).then_some(());
-    until("the lane has counted it", counted).await;
+    let head = chain.head().await;
+    let sees = async || Rpc(api).get("eth_blockNumber", json!([])).await;
+    until("the server sees the block", async || (number(&sees().await) == head).then_some(())).await;
     let second = api.submit(&ours(1)).await;
     let says = |tx: &Value| text(tx, "stuckReason").contains("nonce 1 was used by another program");
     api.until_tx(&second, "it says what it waits for", says).await;
