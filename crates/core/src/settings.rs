@@ -80,6 +80,8 @@ pub enum PlantedInLane {
     WaitsForStoredTime,
     /// Slots that are not known when a lane is loaded are a stranger's.
     AdoptsAtLoad,
+    /// A lane goes on over slots that it does not know without a look at what they did.
+    ComparesNothing,
 }
 
 /// When a transaction of a lane is bound to a slot.

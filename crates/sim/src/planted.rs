@@ -123,6 +123,8 @@ planted! {
     JumpsOverUnknown = "cursor that jumps over unknown slots", found by [HoldsWhenUnsure, LandsOnce];
     /// Slots found used at a load are taken for a stranger's, although a newer copy of the store may have used them.
     AdoptsAtLoad = "unknown slots adopted at a load", found by [HoldsWhenUnsure, LandsOnce];
+    /// A lane goes on over slots that it does not know without a look at what they did.
+    ComparesNothing = "accepted store that compares nothing", found by [LandsOnce];
     /// Another chain with the same id is as good.
     AnyChainWillDo = "another chain taken for the same", found by [HoldsWhenUnsure];
     /// What is to be checked anew after a reorganisation leaves its slot at once.
@@ -176,6 +178,7 @@ impl Planted {
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
             Self::JumpsOverUnknown => Some(PlantedInLane::JumpsOverUnknown),
             Self::AdoptsAtLoad => Some(PlantedInLane::AdoptsAtLoad),
+            Self::ComparesNothing => Some(PlantedInLane::ComparesNothing),
             Self::RecheckedAtOnce => Some(PlantedInLane::RecheckedAtOnce),
             Self::ExpiresByOwnClock => Some(PlantedInLane::ExpiresByOwnClock),
             Self::BumpsWhileHalted => Some(PlantedInLane::BumpsWhileHalted),
@@ -268,7 +271,7 @@ impl Planted {
             Self::LimitForEver => &[Fault::Refusal],
             Self::RefusalFreesSlot | Self::RefusalEndsTaken => &[Fault::Verdict],
             Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
-            Self::JumpsOverUnknown | Self::AdoptsAtLoad => &[Fault::RestoredStore],
+            Self::JumpsOverUnknown | Self::AdoptsAtLoad | Self::ComparesNothing => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],
             Self::ExpiresByOwnClock | Self::WaitsForStoredTime => &[Fault::ClockStep],

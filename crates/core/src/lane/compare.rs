@@ -136,7 +136,10 @@ impl Lane {
         let seen: BTreeMap<Slot, (BlockRef, Option<Taker>)> =
             self.seen_takers().map(|(slot, (block, taker))| (slot, (*block, taker.clone()))).collect();
         for slot in &unknown {
-            let Some((block, Some(taker))) = seen.get(slot) else { continue };
+            let Some((block, Some(taker))) = seen.get(slot).filter(|_| !self.planted_compares_nothing())
+            else {
+                continue;
+            };
             match same.remove(slot) {
                 Some((id, version)) if was_used => {
                     self.carried_out(id, version, *slot, taker.hash, *block, now);

@@ -10,6 +10,11 @@ use crate::view::{BlockRef, ChainView};
 use crate::{Millis, Slot, TxId};
 
 impl Lane {
+    /// What unknown slots did is compared with nothing.
+    pub(super) fn planted_compares_nothing(&self) -> bool {
+        self.has_planted(PlantedInLane::ComparesNothing)
+    }
+
     fn has_planted(&self, bug: PlantedInLane) -> bool {
         self.settings.planted == Some(bug)
     }

@@ -71,6 +71,7 @@ teeth! {
     own_bytes_taken_for_a_strangers_are_found: AlikeIsForeign;
     a_cursor_that_jumps_over_unknown_slots_is_found: JumpsOverUnknown;
     unknown_slots_adopted_at_a_load_are_found: AdoptsAtLoad;
+    an_accepted_store_that_compares_nothing_is_found: ComparesNothing;
     another_chain_taken_for_the_same_is_found: AnyChainWillDo;
     a_recheck_without_a_no_op_is_found: RecheckedAtOnce;
     a_deadline_by_the_nodes_clock_is_found: ExpiresByOwnClock;
