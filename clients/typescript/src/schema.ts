@@ -1955,6 +1955,7 @@ export interface components {
         JournalReceipt: {
             block: components["schemas"]["Block"];
             contract?: components["schemas"]["Address"];
+            dataFee?: components["schemas"]["Wei"];
             gasPrice: components["schemas"]["Wei"];
             gasUsed: number;
             hash: components["schemas"]["Hash"];
@@ -2194,6 +2195,8 @@ export interface components {
             blockHash: components["schemas"]["Hash"];
             blockNumber: number;
             contractAddress?: components["schemas"]["Address"];
+            /** @description what a rollup charged on top for its bytes on the parent chain */
+            dataFee?: components["schemas"]["Wei"];
             effectiveGasPrice: components["schemas"]["Wei"];
             gasUsed: number;
             /** @enum {string} */

@@ -308,6 +308,7 @@ fn receipt(hash: TxHash, block: BlockRef, index: u64) -> Receipt {
         success: true,
         gas_used: Gas(43_000),
         gas_price: Price::gwei(2),
+        data_fee: None,
         contract: None,
     }
 }

@@ -205,6 +205,9 @@ pub struct Receipt {
     pub status: String,
     pub gas_used: u64,
     pub effective_gas_price: String,
+    /// What a rollup charged on top for the bytes on its parent chain, in wei.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_fee: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract_address: Option<String>,
     #[serde(flatten)]

@@ -50,8 +50,14 @@ pub enum PlantedInLane {
     ReplacedUnapproved,
     /// What is out does not count against the day's budget.
     BudgetForgetsOut,
+    /// The fee for bytes on the parent chain does not count against the day's budget.
+    BudgetForgetsData,
     /// Slots are handed out whatever the account can pay.
     FundsIgnored,
+    /// A dearer attempt is signed whatever the account can pay.
+    BumpsUnpaid,
+    /// Bytes that a node has, and calls a replacement that is too cheap, are re-priced, in any slot.
+    KnownIsReplacement,
     /// A stranger's use of a slot is believed before it is final.
     ProvenBeforeFinal,
     /// A stranger's use of a slot is believed at the lane's finality, also where the chain may take back more.

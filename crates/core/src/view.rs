@@ -39,6 +39,9 @@ pub struct Receipt {
     pub success: bool,
     pub gas_used: Gas,
     pub gas_price: Price,
+    /// What a rollup charged on top for the bytes on its parent chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_fee: Option<Wei>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contract: Option<Account>,
 }
@@ -202,5 +205,28 @@ impl ChainView {
             Some(finalized) => Some(finalized.min(top).max(top.saturating_sub(DEEPEST_WATCH))),
             None => top.checked_sub(depth),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_that_was_stored_before_data_fees_were_reads_as_one_without() {
+        let stored = r#"{"hash":"0x0101010101010101010101010101010101010101010101010101010101010101",
+            "block":{"number":5,"hash":"0x0202020202020202020202020202020202020202020202020202020202020202"},
+            "index":0,"success":true,"gasUsed":21000,"gasPrice":"9"}"#;
+        let receipt: Receipt = serde_json::from_str(stored).unwrap();
+        assert_eq!((receipt.gas_price, receipt.data_fee), (Price(9), None));
+        let written = serde_json::to_value(&receipt).unwrap();
+        assert_eq!(
+            written,
+            serde_json::from_str::<serde_json::Value>(stored).unwrap(),
+            "nor does it cost a byte"
+        );
+        let told = Receipt { data_fee: Some(Wei(alloy_primitives::U256::from(7))), ..receipt };
+        let again: Receipt = serde_json::from_value(serde_json::to_value(&told).unwrap()).unwrap();
+        assert_eq!(again, told);
     }
 }

@@ -274,6 +274,7 @@ mod tests {
             success: true,
             gas_used: Gas(21_000),
             gas_price: Price::gwei(1),
+            data_fee: None,
             contract: None,
         };
         Entry::Mined { receipt, version: ContentVersion::FIRST }

@@ -239,6 +239,7 @@ fn receipt(receipt: &Receipt) -> Value {
         "status": if receipt.success { "success" } else { "reverted" },
         "gasUsed": receipt.gas_used,
         "effectiveGasPrice": receipt.gas_price,
+        "dataFee": receipt.data_fee,
         "contractAddress": receipt.contract.map(|contract| contract.to_string()),
     }))
 }

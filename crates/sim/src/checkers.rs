@@ -30,6 +30,8 @@ const SEEN_TO_BE_EMPTY: std::time::Duration = std::time::Duration::from_secs(10)
 /// In a quiet world a slot that was sent is not out of all pools for longer: probes come sooner, re-sends later.
 const MOST_OUT_OF_POOLS_MS: u64 = 40_000;
 
+mod prices;
+
 pub(crate) struct Checkers {
     world: Arc<World>,
     memory: Memory,
@@ -175,16 +177,20 @@ impl Checkers {
         }
     }
 
-    /// An account that has been empty for a while gets no new slots.
+    /// An account that has been empty for a while gets no new slots, and no dearer attempts.
     fn paid_for(&self, tx: &Transaction, entries: &[JournalRow]) {
         let empties = self.world.lock().empties.clone();
-        let first = entries.iter().find(|row| matches!(row.entry, Entry::Signed { no_op: false, .. }));
-        let Some(first) = first else { return };
-        let empty = empties.iter().any(|(lane, from, until)| {
-            *lane == tx.lane && first.at > from.after(SEEN_TO_BE_EMPTY) && first.at < *until
-        });
-        if empty {
-            let text = format!("{} got its slot at {:?}, when its account was empty", tx.id, first.at);
+        let is_empty = |row: &JournalRow| {
+            empties.iter().any(|(lane, from, until)| {
+                *lane == tx.lane && row.at > from.after(SEEN_TO_BE_EMPTY) && row.at < *until
+            })
+        };
+        let costs = |row: &JournalRow| match row.entry {
+            Entry::Signed { attempt, no_op, .. } => attempt > 0 || !no_op,
+            _ => false,
+        };
+        if let Some(row) = entries.iter().find(|row| costs(row) && is_empty(row)) {
+            let text = format!("{} when its account was empty: {:?}", tx.id, row.entry);
             self.world.violated(Rule::PaidFor, text);
         }
     }
@@ -205,7 +211,8 @@ impl Checkers {
                 for (_, wire) in block.txs.iter().filter(|(_, wire)| wire.content().is_some()) {
                     let price = wire.cap.min(base.saturating_add(wire.tip));
                     let lane = LaneId { chain: wire.chain, signer: wire.from };
-                    *spent.entry(lane).or_default() += price * u128::from(wire.gas);
+                    *spent.entry(lane).or_default() +=
+                        price * u128::from(wire.gas) + u128::from(block.data_fee);
                 }
             }
         }
@@ -266,6 +273,9 @@ impl Checkers {
             }
         }
         self.actions_held(&all).await;
+        if self.world.scenario.quiet {
+            self.only_the_lowest().await;
+        }
         let known: BTreeMap<TxId, ()> = all.iter().map(|tx| (tx.id, ())).collect();
         let landed = self.landed();
         let asked = self.world.lock().asked.clone();

@@ -3,6 +3,8 @@
 //! Those that live in an adapter are planted in the simulator's own adapters. Those that live in a lane's decisions
 //! are switched on by `LaneSettings::planted`, which nothing but the simulator sets.
 
+use std::time::Duration;
+
 use landfall_core::settings::PlantedInLane;
 use landfall_engine::PlantedInEngine;
 
@@ -111,8 +113,14 @@ planted! {
     ReplacedUnapproved = "replacement without approval", found by [ApprovedFirst];
     /// What is out does not count against the day's budget.
     BudgetForgetsOut = "budget that forgets what is out", found by [WithinBudget];
+    /// The fee for bytes on the parent chain does not count against the day's budget.
+    BudgetForgetsData = "budget without data fees", found by [WithinBudget];
     /// Slots are handed out whatever the account can pay.
     FundsIgnored = "slots without funds", found by [PaidFor];
+    /// A dearer attempt is signed whatever the account can pay.
+    BumpsUnpaid = "bump that cannot be paid", found by [PaidFor];
+    /// Bytes that a node has, and calls a replacement that is too cheap, are re-priced, in any slot.
+    KnownIsReplacement = "known bytes taken for a replacement", found by [OnlyTheLowest];
     /// A stranger's use of a slot is believed before it is final.
     ProvenBeforeFinal = "stranger believed before finality", found by [LandsOnce, FinalIsTrue];
     /// A stranger's use of a slot is believed at the lane's finality, also where the chain may take back more.
@@ -172,7 +180,10 @@ impl Planted {
             Self::SecondSlotForgotten => Some(PlantedInLane::SecondSlotForgotten),
             Self::ReplacedUnapproved => Some(PlantedInLane::ReplacedUnapproved),
             Self::BudgetForgetsOut => Some(PlantedInLane::BudgetForgetsOut),
+            Self::BudgetForgetsData => Some(PlantedInLane::BudgetForgetsData),
             Self::FundsIgnored => Some(PlantedInLane::FundsIgnored),
+            Self::BumpsUnpaid => Some(PlantedInLane::BumpsUnpaid),
+            Self::KnownIsReplacement => Some(PlantedInLane::KnownIsReplacement),
             Self::ProvenBeforeFinal => Some(PlantedInLane::ProvenBeforeFinal),
             Self::ProvenAtFinality => Some(PlantedInLane::ProvenAtFinality),
             Self::AlikeIsForeign => Some(PlantedInLane::AlikeIsForeign),
@@ -225,6 +236,24 @@ impl Planted {
     pub fn scenario(self, seed: u64) -> Scenario {
         match self {
             Self::YesIsProof | Self::FundsIgnored => Scenario::quiet(seed),
+            // Many are out of an account that runs dry, and all are sent again and again.
+            Self::BumpsUnpaid | Self::KnownIsReplacement => {
+                let quiet = Scenario::quiet(seed);
+                let (resubmit, max_in_flight) = (Duration::from_secs(3), quiet.max_in_flight.max(8));
+                Scenario {
+                    resubmit,
+                    max_in_flight,
+                    chains: 1,
+                    endpoints: 1,
+                    signers: 2,
+                    block_ms: 2_000,
+                    ..quiet
+                }
+            }
+            Self::BudgetForgetsData => {
+                let (data_fee, budget) = (1_000_000_000_000_000, Some(13_000_000_000_000_000));
+                Scenario { data_fee, budget, signers: 2, keep: None, ..Scenario::from_seed(seed) }
+            }
             // More waits in each lane than one load brings into memory.
             Self::CancelAllInMemory => {
                 let many = Scenario::from_seed(seed);
@@ -274,6 +303,8 @@ impl Planted {
             Self::JumpsOverUnknown | Self::AdoptsAtLoad | Self::ComparesNothing => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],
+            // Slots that had ended are open again.
+            Self::ResetToCount => &[Fault::Reorg, Fault::DeepReorg],
             Self::ExpiresByOwnClock | Self::WaitsForStoredTime => &[Fault::ClockStep],
             Self::DayByOwnClock => &[Fault::ClockStep, Fault::FeeSpike],
             Self::BudgetForgetsOut => &[Fault::FeeSpike],

@@ -118,7 +118,8 @@ fn make_chains(world: &Arc<World>, salt: u64) {
     let at = world.block_time();
     let mut inner = world.lock();
     for id in chain_ids(scenario.chains) {
-        let chain = ChainModel::new(salt + id.0, &accounts, scenario.endpoints, at);
+        let mut chain = ChainModel::new(salt + id.0, &accounts, scenario.endpoints, at);
+        chain.data_fee = scenario.data_fee;
         inner.chains.insert(id, chain);
     }
     drop(inner);

@@ -70,6 +70,8 @@ faults! {
     Refusal = "refusal";
     /// A node refuses bytes for good or as too cheap, whether it has them or not.
     Verdict = "verdict";
+    /// A node says of bytes that it has that they are too cheap to replace what it has.
+    KnownRefused = "known-refused";
     /// The base fee jumps.
     FeeSpike = "fee-spike";
     /// An account is emptied, and filled again later.
@@ -97,6 +99,9 @@ faults! {
     /// The chain is replaced by a new one with the same id.
     ChainRestart = "chain-restart";
 }
+
+/// Sets apart the draws of [`Scenario::choose_later`].
+const LATER: u64 = 0x6c61_7465_7221;
 
 /// The size and the weather of one run.
 #[derive(Debug, Clone)]
@@ -127,6 +132,8 @@ pub struct Scenario {
     pub twins: bool,
     /// What the fees of a lane may come to in a day, in wei. Block time leaps by days once the faults have stopped.
     pub budget: Option<u64>,
+    /// What the chain charges for the bytes of any transaction on top of gas, in wei: it is a rollup.
+    pub data_fee: u64,
     /// The first signer's lanes hand out slots at admission.
     pub slots_at_admission: bool,
     /// Little goes wrong, so that rules about time can be strict.
@@ -144,7 +151,7 @@ impl Scenario {
         let nodes = if rng.chance(550) { rng.range(3, 6) } else { rng.range(1, 3) };
         let callers = rng.range(3, 7);
         let mut rates = BTreeMap::new();
-        for fault in Fault::ALL {
+        for fault in Fault::ALL.iter().filter(|fault| **fault != Fault::KnownRefused) {
             let on = match fault {
                 // These end what else could be seen in a run, so they are rarer.
                 Fault::RestoredStore | Fault::ChainRestart => rng.chance(80),
@@ -175,6 +182,7 @@ impl Scenario {
             tagged: rng.chance(700),
             twins: rng.chance(200),
             budget: None,
+            data_fee: 0,
             slots_at_admission: false,
             quiet: false,
             long_halt: false,
@@ -192,6 +200,7 @@ impl Scenario {
         let hushed = rng.chance(40);
         scenario.slots_at_admission = rng.chance(250);
         let contested = rng.chance(40);
+        scenario.choose_later(&mut Rng::new(seed ^ LATER));
         match (hushed, contested) {
             (true, _) => scenario.hushed(),
             (false, true) => scenario.fought_over(),
@@ -199,15 +208,27 @@ impl Scenario {
         }
     }
 
-    /// A world in which pools forget and accounts run dry, and nothing else goes wrong.
+    /// What seeds did not choose at first is drawn apart, so that each is the world it was before in all else.
+    fn choose_later(&mut self, rng: &mut Rng) {
+        if rng.chance(500) {
+            self.rates.insert(Fault::KnownRefused, rng.range(10, 150));
+        }
+        if rng.chance(250) {
+            // Far more than gas in ordinary times, and little enough that any budget pays the dearest.
+            self.data_fee = rng.range(1, 10) * 100_000_000_000_000;
+        }
+    }
+
+    /// A world in which pools forget, accounts run dry and nodes call known bytes too cheap, and nothing else goes wrong.
     #[must_use]
     pub fn quiet(seed: u64) -> Self {
         Self::from_seed(seed).hushed()
     }
 
     fn hushed(self) -> Self {
-        let rates = [(Fault::Eviction, 100), (Fault::EmptyAccount, 100)].into();
-        let resubmit = Duration::from_secs(90);
+        let rates = [(Fault::Eviction, 100), (Fault::EmptyAccount, 100), (Fault::KnownRefused, 700)].into();
+        // Longer than pools forget for, so that only looks at them find it out; or often while an account is dry.
+        let resubmit = Duration::from_secs(if self.seed.is_multiple_of(2) { 90 } else { 3 });
         let trouble = self.trouble.max(Duration::from_secs(120));
         Self { rates, resubmit, trouble, quiet: true, budget: None, ..self }
     }

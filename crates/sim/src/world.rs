@@ -88,8 +88,10 @@ pub enum Rule {
     SlotAsTold,
     /// What a node has taken is not given up because a node refuses it.
     TakenIsCarried,
-    /// In a quiet world: no slot is handed out for an account that is seen to be empty.
+    /// In a quiet world: no slot is handed out, and nothing made dearer, for an account that is seen to be empty.
     PaidFor,
+    /// In a quiet world: only the lowest open slot is made dearer, unless a caller asks for it.
+    OnlyTheLowest,
     /// In a quiet world: what the pools have lost is soon in one again.
     BackInThePool,
 }
@@ -126,7 +128,8 @@ impl Rule {
             Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
             Self::SlotAsTold => "a slot that a caller was told is the one it has",
             Self::TakenIsCarried => "what a node has taken is not given up for a node's no",
-            Self::PaidFor => "an empty account gets no slots",
+            Self::PaidFor => "an empty account gets no slots and no dearer attempts",
+            Self::OnlyTheLowest => "only the lowest open slot is made dearer",
             Self::BackInThePool => "what the pools have lost is soon in one again",
         }
     }

@@ -7,7 +7,8 @@ use landfall_core::ports::chain::{Codec, Taker};
 use landfall_core::request::{Authorization, SignedAuthorization};
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Millis, Price, Slot, TxHash, Wei};
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::codec::EvmCodec;
@@ -80,6 +81,9 @@ pub(crate) struct RawReceipt {
     status: Option<Quantity>,
     gas_used: Option<Quantity>,
     effective_gas_price: Option<Quantity>,
+    /// Of an OP-stack chain, and of those that charge for bytes alike.
+    #[serde(default, deserialize_with = "if_readable")]
+    l1_fee: Option<Quantity>,
     contract_address: Option<Address>,
 }
 
@@ -103,9 +107,24 @@ impl RawReceipt {
             success: status.as_u64() == 1,
             gas_used: Gas(self.gas_used.unwrap_or_default().as_u64()),
             gas_price: self.effective_gas_price.unwrap_or_default().as_price(),
+            data_fee: self.l1_fee.map(Quantity::as_wei),
             contract: self.contract_address.map(Account),
         }))
     }
+}
+
+/// A field that only some chains have: whatever another one means by the name is no reason to do without the rest.
+fn if_readable<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Quantity>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Field {
+        Number(Quantity),
+        Other(IgnoredAny),
+    }
+    Ok(match Option::<Field>::deserialize(field)? {
+        Some(Field::Number(number)) => Some(number),
+        Some(Field::Other(_)) | None => None,
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,6 +193,40 @@ impl RawTransaction {
             to: self.to.map(Account),
             value: Wei(self.value.0),
             data: self.input,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A receipt of OP Mainnet, shortened, with this field or without.
+    fn data_fee(l1_fee: Option<Value>) -> Option<Wei> {
+        let mut raw = json!({
+            "transactionHash": B256::repeat_byte(1), "blockHash": B256::repeat_byte(2), "blockNumber": "0x5",
+            "transactionIndex": "0x1", "status": "0x1", "gasUsed": "0x5208", "effectiveGasPrice": "0xf4288",
+            "l1GasPrice": "0x3f5a1b2c", "l1GasUsed": "0x640", "l1BlobBaseFee": "0x1", "contractAddress": null,
+        });
+        if let Some(l1_fee) = l1_fee {
+            raw["l1Fee"] = l1_fee;
+        }
+        let raw: RawReceipt = serde_json::from_value(raw).unwrap();
+        let receipt = raw.read().unwrap().unwrap();
+        assert_eq!((receipt.gas_used, receipt.gas_price), (Gas(21_000), Price(1_000_072)));
+        receipt.data_fee
+    }
+
+    #[test]
+    fn a_rollups_receipt_tells_the_fee_for_its_bytes() {
+        assert_eq!(data_fee(Some(json!("0x1bc16d674ec80"))), Some(Wei(U256::from(488_281_250_000_000_u64))));
+        assert_eq!(data_fee(Some(json!("0x0"))), Some(Wei(U256::ZERO)), "a deposit pays nothing");
+    }
+
+    #[test]
+    fn a_receipt_without_that_fee_or_with_one_that_nobody_can_read_is_a_receipt_all_the_same() {
+        for l1_fee in [None, Some(json!(null)), Some(json!({ "paid": "0x1" })), Some(json!("none"))] {
+            assert_eq!(data_fee(l1_fee.clone()), None, "{l1_fee:?}");
         }
     }
 }

@@ -97,7 +97,7 @@ impl Lane {
             self.occupy(slot, tx.takes_two_slots());
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
-            record.work.signing_fee = candidate.fee;
+            (record.work.signing_fee, record.work.signing_cost) = (candidate.fee, candidate.cost);
             self.slots.insert(slot, record);
             self.bound.insert(tx);
         }
@@ -272,7 +272,7 @@ impl Lane {
             if funds.is_some_and(|funds| spent.saturating_add(cost) > funds) {
                 continue;
             }
-            let fee = worst_fee(&fees, gas);
+            let fee = worst_fee(&fees, gas, self.data_fee(unsigned_bytes(tx)));
             if budget.is_some_and(|budget| fees_spent.saturating_add(fee) > budget) {
                 continue;
             }

@@ -7,12 +7,13 @@
 //! | account limit | the same, and the [`super::window`] shrinks to what is below |
 //! | nonce too low | the receipts of all attempts are looked at |
 //! | nonce too high | the lowest slot goes again, and the same bytes soon after it |
-//! | replacement underpriced, underpriced, below base fee | re-priced at once, then with growing pauses |
+//! | replacement underpriced, underpriced, below base fee | a dearer attempt for the lowest slot, unless a node may have these bytes ([`super::cheap`]) |
 //! | insufficient funds | the same bytes again later |
 //! | invalid, reverted, never includable | if no node can have this content, the transaction is to fail: its slot gets a no-op; else the pools are asked first ([`super::refuse`]) |
 //!
 //! No answer ends a transaction or frees its slot.
 
+use super::cheap::Cheap;
 use super::keep::current;
 use super::{Action, Lane, Outgoing, Plan, Sent, back_off};
 use crate::attempt::Sealed;
@@ -27,6 +28,7 @@ const FUNDS_WAIT_MS: u64 = 5_000;
 impl Lane {
     pub(super) fn plan_send(&mut self, plan: &mut Plan, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| self.may_send()) else { return };
+        let mut instead = self.payable_instead(count);
         let end = Slot(count.0.saturating_add(self.window()));
         let end = self.first_out_of_order(count).map_or(end, |first| first.min(end));
         let mut outgoing = Vec::new();
@@ -43,6 +45,7 @@ impl Lane {
             let again = attempt.hints.sends > 0;
             record.work.sending = true;
             outgoing.push(Outgoing { slot, sealed, again });
+            outgoing.extend(instead.take_if(|instead| instead.slot == slot));
         });
         if !outgoing.is_empty() {
             plan.actions.push(Action::Send(outgoing));
@@ -57,6 +60,7 @@ impl Lane {
 
     fn take_answer(&mut self, slot: Slot, hash: crate::TxHash, report: SendReport, now: Millis) {
         let resubmit = self.settings.resubmit_after;
+        let planted_cheap = self.planted_cheap();
         let Some(record) = self.slots.get_mut(&slot) else { return };
         record.work.sending = false;
         let newest = current(&self.reopened, record).is_some_and(|newest| newest.hash == hash);
@@ -65,23 +69,31 @@ impl Lane {
         let first_of_its_kind = attempt.hints.answered(report.clone(), now);
         let ordinal = attempt.ordinal;
         let tx = record.tx;
+        let outcome = match report.outcome {
+            SendOutcome::ReplacementUnderpriced if attempt.hints.accepted && !planted_cheap => {
+                SendOutcome::AlreadyKnown
+            }
+            said => said,
+        };
         // A verdict on a content that was replaced says nothing about the new one.
         let wanted = tx.and_then(|id| self.bound.get(&id)).map(|tx| tx.version());
         let judged = !attempt.no_op && wanted == Some(attempt.version);
+        let is_new = is_first && record.work.made_from.is_some_and(|first| first <= ordinal);
         let work = &mut record.work;
         let unclear = work.unclear_sends;
         let soon = now.after(back_off(unclear, 250, 10_000).min(resubmit));
         let mut refused = false;
         let mut missing_below = false;
-        let limited = report.outcome == SendOutcome::AccountLimit;
+        let limited = outcome == SendOutcome::AccountLimit;
         let planned = work.send_at;
         work.unclear_sends = unclear.saturating_add(1);
-        match report.outcome {
+        match outcome {
             SendOutcome::Accepted | SendOutcome::AlreadyKnown => {
                 work.unclear_sends = 0;
                 work.refused = None;
                 work.send_at = now.after(resubmit);
                 if newest {
+                    work.cheap = Cheap::No;
                     Self::probe_later(work, resubmit, now);
                 }
             }
@@ -99,12 +111,8 @@ impl Lane {
                 work.send_at = soon;
             }
             SendOutcome::ReplacementUnderpriced | SendOutcome::Underpriced | SendOutcome::FeeBelowBase => {
-                if newest && !work.reprice_now {
-                    work.reprice_now = true;
-                    if work.cheap_refusals > 0 {
-                        work.sign_at = now.after(back_off(work.cheap_refusals, 500, 30_000));
-                    }
-                    work.cheap_refusals = work.cheap_refusals.saturating_add(1);
+                if newest {
+                    work.refused_as_cheap(is_new || planted_cheap, now);
                 }
                 work.send_at = soon;
             }
@@ -116,7 +124,7 @@ impl Lane {
                 work.send_at = soon;
             }
         }
-        if report.outcome == SendOutcome::Unknown {
+        if outcome == SendOutcome::Unknown {
             // Somebody may have taken it just now.
             work.refused = None;
         }

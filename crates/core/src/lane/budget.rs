@@ -1,6 +1,7 @@
 //! Budget: what the fees of a lane may come to in a day (D8, L5).
 //!
-//! Counted are the fees of everything that became final today, and the worst of everything that is out. Above the
+//! Counted are the fees of everything that became final today, and the worst of everything that is out; on a rollup with what
+//! it charges for bytes on its parent chain. A receipt that does not tell that is counted at its bound. Above the
 //! budget no slot is handed out, nothing is re-priced, and a slot that was reserved before the market rose is given
 //! back; bytes that are out go on being sent, and no-ops are always allowed, so that a cancel works and no slot stays
 //! open.
@@ -11,17 +12,18 @@
 
 use alloy_primitives::U256;
 
+use super::funds::{draft_bytes, unsigned_bytes};
 use super::{Lane, Means, Prep, SlotRecord, Waiting};
-use crate::attempt::Draft;
+use crate::attempt::{Attempt, Draft};
 use crate::fees::{Fees, first_price};
 use crate::view::{ChainStatus, Receipt};
 use crate::{Gas, Millis, Slot, Wei};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The most that an attempt's fee can be.
-pub(super) fn worst_fee(fees: &Fees, gas: Gas) -> U256 {
-    fees.cap().cost(gas).0
+/// The most that an attempt's fee can be; `data` is what its bytes cost on top, where the chain is a rollup.
+pub(super) fn worst_fee(fees: &Fees, gas: Gas, data: U256) -> U256 {
+    fees.cap().cost(gas).0.saturating_add(data)
 }
 
 impl Lane {
@@ -40,14 +42,31 @@ impl Lane {
         }
     }
 
+    /// The most that so many bytes cost on top of gas.
+    pub(super) fn data_fee(&self, bytes: usize) -> U256 {
+        let view = self.view.as_ref().filter(|_| !self.planted_no_data_fee());
+        view.map_or(U256::ZERO, |view| view.fees.data_cost(bytes))
+    }
+
+    /// The fee for bytes of what became final, as its receipt tells it, or at most.
+    fn data_fee_of(&self, slot: Slot, receipt: &Receipt) -> U256 {
+        let told = receipt.data_fee.filter(|_| !self.planted_no_data_fee()).map(|fee| fee.0);
+        told.unwrap_or_else(|| {
+            let mut attempts = self.slots.get(&slot).into_iter().flat_map(|record| &record.attempts);
+            let winner = attempts.find(|attempt| attempt.hash == receipt.hash);
+            winner.map_or(U256::ZERO, |winner| self.data_fee(winner.raw.len()))
+        })
+    }
+
     /// What became final has its price.
-    pub(super) fn spend(&mut self, receipt: &Receipt, now: Millis) {
+    pub(super) fn spend(&mut self, slot: Slot, receipt: &Receipt, now: Millis) {
+        let data = self.data_fee_of(slot, receipt);
         let day = self.planted_day(self.day().unwrap_or_default(), now.0 / DAY_MS);
         if self.row.spend.day < day {
             self.row.spend.day = day;
             self.row.spend.fees = Wei::default();
         }
-        let fee = receipt.gas_price.cost(receipt.gas_used).0;
+        let fee = receipt.gas_price.cost(receipt.gas_used).0.saturating_add(data);
         self.row.spend.fees = Wei(self.row.spend.fees.0.saturating_add(fee));
     }
 
@@ -60,7 +79,7 @@ impl Lane {
         if self.planted_budget() {
             return Some(budget.0.saturating_sub(settled));
         }
-        let out = self.slots.values().map(|record| slot_fee(record));
+        let out = self.slots.values().map(|record| self.slot_fee(record));
         let signing = self.tentative.values().map(|tentative| tentative.fee);
         let committed = out.chain(signing).fold(settled, U256::saturating_add);
         Some(budget.0.saturating_sub(committed))
@@ -75,7 +94,7 @@ impl Lane {
             let Some(draft) = self.first_draft(slot, record, &view).filter(|draft| !draft.no_op) else {
                 continue;
             };
-            let (before, fee) = (slot_fee(record), draft_fee(&draft));
+            let (before, fee) = (self.slot_fee(record), self.draft_fee(&draft));
             // What is kept for it now is free for others, if not for itself.
             left = left.saturating_add(before);
             if fee <= left {
@@ -110,7 +129,7 @@ impl Lane {
 
     /// A dearer attempt for a slot would go beyond the budget.
     pub(super) fn beyond_budget(&self, record: &SlotRecord, draft_fee: U256) -> bool {
-        let more = draft_fee.saturating_sub(slot_fee(record));
+        let more = draft_fee.saturating_sub(self.slot_fee(record));
         self.budget_left().is_some_and(|left| more > left)
     }
 
@@ -119,7 +138,7 @@ impl Lane {
         let (Prep::Ready { gas }, Some(left)) = (waiting.prep(), left) else { return None };
         let (tx, quote) = (&waiting.tx, &self.view.as_ref()?.fees);
         let fees = first_price(quote, tx.speed(), tx.asked_fees(), self.ceiling(Some(tx)));
-        let fee = worst_fee(&fees, *gas);
+        let fee = worst_fee(&fees, *gas, self.data_fee(unsigned_bytes(tx)));
         (fee > left).then_some((fee, left))
     }
 
@@ -127,18 +146,19 @@ impl Lane {
     pub(super) fn means(&self) -> Means {
         Means { funds: self.funds_left(), budget: self.budget_left() }
     }
-}
 
-/// The worst that the attempts of a slot can cost, the one that is being signed or is still to be signed among them:
-/// the chain takes one.
-pub(super) fn slot_fee(record: &SlotRecord) -> U256 {
-    let stored = record.attempts.iter().map(|attempt| worst_fee(&attempt.fees, attempt.gas)).max();
-    let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
-    let signing = is_expected.then_some(record.work.signing_fee);
-    stored.max(signing).unwrap_or_default()
-}
+    /// The worst that the attempts of a slot can cost, the one that is being signed or is still to be signed among them:
+    /// the chain takes one.
+    pub(super) fn slot_fee(&self, record: &SlotRecord) -> U256 {
+        let fee = |attempt: &Attempt| worst_fee(&attempt.fees, attempt.gas, self.data_fee(attempt.raw.len()));
+        let stored = record.attempts.iter().map(fee).max();
+        let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
+        let signing = is_expected.then_some(record.work.signing_fee);
+        stored.max(signing).unwrap_or_default()
+    }
 
-/// The fee of a draft at worst.
-pub(super) fn draft_fee(draft: &Draft) -> U256 {
-    worst_fee(&draft.fees, draft.gas)
+    /// The fee of a draft at worst.
+    pub(super) fn draft_fee(&self, draft: &Draft) -> U256 {
+        worst_fee(&draft.fees, draft.gas, self.data_fee(draft_bytes(draft)))
+    }
 }

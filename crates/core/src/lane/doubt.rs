@@ -128,11 +128,15 @@ fn may_estimate(
         return true;
     }
     let slot = bound.get(&id).and_then(|tx| tx.status.slot);
-    match slot.and_then(|slot| slots.get_mut(&slot)).filter(|record| !record.work.estimating) {
-        Some(record) => {
-            record.work.sign_at = now;
-            true
-        }
-        None => false,
+    let Some(record) = slot.and_then(|slot| slots.get_mut(&slot)) else { return false };
+    let work = &mut record.work;
+    if record.attempts.is_empty() {
+        work.sign_at = if work.estimating { work.sign_at } else { now };
+        return !work.estimating;
     }
+    // A new content of a slot with stored bytes.
+    if let Prep::Retry { at, .. } = &mut work.fresh {
+        *at = now;
+    }
+    !matches!(work.fresh, Prep::Running { .. })
 }

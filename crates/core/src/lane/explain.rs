@@ -1,8 +1,10 @@
 //! Explain: one sentence for every transaction that waits, and for every lane that holds.
 
+use super::cheap::explain_cheap;
 use super::finish::comes_again;
 use super::{Lane, Prep, SlotRecord, Until, Waiting};
 use crate::journal::Entry;
+use crate::outcome::SendOutcome;
 use crate::ports::store::Older;
 use crate::request::Finality;
 use crate::transaction::{Transaction, TxState};
@@ -302,12 +304,13 @@ impl Lane {
             }
             return said;
         }
+        let unpaid = self.explain_funds(slot, record).unwrap_or_default();
         let landed = |lower: &Slot| self.slots.get(lower).is_some_and(|record| record.mined.is_some());
         let first = self.chain_count().unwrap_or(slot);
         if let Some(lower) = (first.0..slot.0).map(Slot).find(|lower| !landed(lower)) {
-            return format!("nonce {slot} waits for nonce {lower}, which must land first");
+            return format!("{unpaid}nonce {slot} waits for nonce {lower}, which must land first");
         }
-        let mut said = String::new();
+        let mut said = unpaid;
         said.push_str(&self.explain_fresh(record, now).unwrap_or_default());
         said.push_str(&self.explain_refused(record, tx, now).unwrap_or_default());
         if tx.status.ending.is_some() {
@@ -325,8 +328,14 @@ impl Lane {
         if record.work.beyond_budget {
             said.push_str("a dearer attempt would go beyond what this lane may spend today; ");
         }
+        said.push_str(explain_cheap(&record.work));
         match newest.hints.last() {
             Some(report) if report.outcome.is_taken() => said.push_str("the pool has it"),
+            Some(report)
+                if report.outcome == SendOutcome::ReplacementUnderpriced && newest.hints.accepted =>
+            {
+                said.push_str("the pool has it: a node that was sent it again said that it replaces itself");
+            }
             Some(report) => said.push_str(&format!(
                 "the last answer was {}{}",
                 report.outcome.name(),

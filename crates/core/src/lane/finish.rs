@@ -54,7 +54,7 @@ impl Lane {
         for done in done {
             let Done { slot, receipt, .. } = &done;
             let slot = *slot;
-            self.spend(receipt, now);
+            self.spend(slot, receipt, now);
             let id = self.slots.get(&slot).and_then(|record| record.tx);
             if id.is_some_and(|id| self.bound.contains_key(&id)) {
                 self.finish(&done, now);

@@ -4,19 +4,26 @@
 //! at the block of the view. A transaction that does not fit waits, says so, and lets cheaper ones go first; it goes on
 //! by itself when funds come. One whose caller asked to fail then fails, if the whole balance could not pay it: a balance that was
 //! read after that was found out ([`super::doubt`]).
+//!
+//! A bump offers no more than can be paid beside what else is out, and is not signed where that is less than pools ask for; what
+//! costs no more than the slot's own attempts (a cancel, most often) can be signed as far as the balance goes. If the balance
+//! falls below what the newest attempt of the lowest slot may cost, nodes drop that one: the dearest attempt of the same content
+//! that can still be paid is sent beside it.
+//!
 //! A balance that is not known is no reason to wait.
 
 use alloy_primitives::U256;
 
 use super::doubt::By;
-use super::{Lane, Plan, Prep, SlotRecord, Waiting};
-use crate::Gas;
+use super::keep::current;
+use super::{Lane, Outgoing, Plan, Prep, SlotRecord, Waiting};
+use crate::attempt::{Attempt, Draft, Sealed};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
-use crate::request::OnInsufficientFunds;
+use crate::request::{AccessItem, OnInsufficientFunds};
 use crate::transaction::{ReasonCode, Transaction};
 use crate::view::ChainView;
-use crate::{Millis, TxId, Wei};
+use crate::{Gas, Millis, Price, Slot, TxId, Wei};
 
 /// A no-op's bytes with its signature, and what an envelope adds to data.
 pub(super) const NO_OP_BYTES: usize = 200;
@@ -32,19 +39,34 @@ pub(super) fn worst_cost(fees: &Fees, gas: Gas, value: Wei, data: U256) -> U256 
 /// At least as many bytes as a transaction will have when it is signed.
 pub(super) fn unsigned_bytes(tx: &Transaction) -> usize {
     let payload = tx.payload();
-    let words: usize = payload.access_list.iter().map(|item| 1 + item.storage_keys.len()).sum();
-    let authorizations = payload.authorization_list.len() * AUTHORIZATION_BYTES;
-    NO_OP_BYTES + payload.data.len() + words * WORD_BYTES + authorizations
+    signed_bytes(&payload.data, &payload.access_list, payload.authorization_list.len())
 }
 
-/// The most that a slot in no block can cost: the chain takes one of its attempts.
+/// The same for a draft.
+pub(super) fn draft_bytes(draft: &Draft) -> usize {
+    let call = &draft.call;
+    signed_bytes(&call.data, &call.access_list, call.authorization_list.len())
+}
+
+fn signed_bytes(data: &[u8], access_list: &[AccessItem], authorizations: usize) -> usize {
+    let words: usize = access_list.iter().map(|item| 1 + item.storage_keys.len()).sum();
+    NO_OP_BYTES + data.len() + words * WORD_BYTES + authorizations * AUTHORIZATION_BYTES
+}
+
+/// The most that one attempt can cost.
+fn attempt_cost(attempt: &Attempt, view: &ChainView) -> U256 {
+    let data = view.fees.data_cost(attempt.raw.len());
+    worst_cost(&attempt.fees, attempt.gas, attempt.value, data)
+}
+
+/// The most that a slot in no block can cost, with the attempt that is being signed or still to be: the chain takes one.
 fn slot_cost(record: &SlotRecord, view: &ChainView) -> U256 {
-    let cost = |attempt: &crate::attempt::Attempt| {
-        let data = view.fees.data_cost(attempt.raw.len());
-        worst_cost(&attempt.fees, attempt.gas, attempt.value, data)
-    };
-    let out = record.attempts.iter().filter(|_| record.mined.is_none());
-    out.map(cost).max().unwrap_or_default()
+    if record.mined.is_some() {
+        return U256::ZERO;
+    }
+    let stored = record.attempts.iter().map(|attempt| attempt_cost(attempt, view)).max();
+    let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
+    stored.max(is_expected.then_some(record.work.signing_cost)).unwrap_or_default()
 }
 
 impl Lane {
@@ -62,10 +84,92 @@ impl Lane {
     pub(super) fn funds_left(&self) -> Option<U256> {
         let view = self.view.as_ref()?;
         let balance = view.balance(&self.id.signer)?;
+        Some(balance.0.saturating_sub(self.funds_out(view)))
+    }
+
+    /// What everything out, and everything that is being signed, costs at worst.
+    fn funds_out(&self, view: &ChainView) -> U256 {
         let out = self.slots.cost(|record| slot_cost(record, view));
-        let committed =
-            self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add);
-        Some(balance.0.saturating_sub(committed))
+        self.tentative.values().map(|tentative| tentative.cost).fold(out, U256::saturating_add)
+    }
+
+    /// What another attempt of this slot may cost: as much as what else is out leaves of the balance, or as what is out for the slot
+    /// itself, which takes nothing from others. None if the balance is not known.
+    fn funds_for(&self, record: &SlotRecord) -> Option<U256> {
+        let view = self.view.as_ref()?;
+        let balance = view.balance(&self.id.signer)?.0;
+        let own = slot_cost(record, view);
+        let others = self.funds_out(view).saturating_sub(own);
+        Some(balance.saturating_sub(others).max(own.min(balance)))
+    }
+
+    /// The most that another attempt of this slot can offer per gas. None if the balance is not known.
+    pub(super) fn most_payable(&self, record: &SlotRecord, draft: &Draft) -> Option<Price> {
+        let view = self.view.as_ref().filter(|_| !self.planted_unpaid_bump())?;
+        let data = view.fees.data_cost(draft_bytes(draft));
+        let others = draft.call.value.0.saturating_add(data);
+        let for_gas = self.funds_for(record)?.saturating_sub(others);
+        let price = for_gas.checked_div(U256::from(draft.gas.0)).unwrap_or(U256::MAX);
+        Some(Price(price.saturating_to()))
+    }
+
+    /// The cost of a draft at worst.
+    pub(super) fn draft_cost(&self, draft: &Draft) -> U256 {
+        let data = self.view.as_ref().map_or(U256::ZERO, |view| view.fees.data_cost(draft_bytes(draft)));
+        worst_cost(&draft.fees, draft.gas, draft.call.value, data)
+    }
+
+    /// The lowest open slot, its newest attempt that the whole balance cannot pay, and that balance.
+    fn unpaid(&self, count: Slot) -> Option<(&SlotRecord, &Attempt, U256)> {
+        let view = self.view.as_ref()?;
+        let balance = view.balance(&self.id.signer)?.0;
+        let (_, record) = self.slots.range(count..).find(|(_, record)| record.mined.is_none())?;
+        let newest = current(&self.reopened, record)?;
+        (attempt_cost(newest, view) > balance).then_some((record, newest, balance))
+    }
+
+    /// The dearest attempt of the lowest open slot's content that can be paid, where the newest cannot be.
+    pub(super) fn payable_instead(&self, count: Slot) -> Option<Outgoing> {
+        let (record, newest, balance) = self.unpaid(count)?;
+        let view = self.view.as_ref()?;
+        let is_alike = |attempt: &&Attempt| attempt.version == newest.version && attempt.hash != newest.hash;
+        let mut others = record.attempts.iter().rev().filter(is_alike);
+        let found = others.find(|attempt| attempt_cost(attempt, view) <= balance)?;
+        let sealed = Sealed { raw: found.raw.clone(), hash: found.hash };
+        Some(Outgoing { slot: found.slot, sealed, again: found.hints.sends > 0 })
+    }
+
+    /// A dearer attempt of the lowest open slot that cannot be paid: the slot, and what that attempt needs.
+    fn unpaid_bump(&self) -> Option<(Slot, U256)> {
+        let slot = self.lowest_open(self.chain_count()?)?;
+        let record = self.slots.get(&slot)?;
+        let needs = record.work.bump_needs?;
+        (needs > self.funds_for(record)?).then_some((slot, needs))
+    }
+
+    /// The sentence for a slot whose bump, or whose newest attempt, the account cannot pay.
+    pub(super) fn explain_funds(&self, slot: Slot, record: &SlotRecord) -> Option<String> {
+        let signer = self.id.signer;
+        if let Some(needs) = record.work.bump_needs
+            && let Some(left) = self.funds_for(record)
+            && let Some(more) = needs.checked_sub(left).filter(|more| !more.is_zero())
+        {
+            return Some(format!(
+                "the bump needs {more} wei more: it costs up to {needs}, and {signer} has {left} for it beside what else is in \
+                 flight; send it funds, or wait until others have landed or fees fall; until then what is out goes on being sent; "
+            ));
+        }
+        let count = self.chain_count()?;
+        let (_, newest, balance) = self.unpaid(count).filter(|(_, newest, _)| newest.slot == slot)?;
+        let view = self.view.as_ref()?;
+        let instead = self
+            .payable_instead(count)
+            .map_or("", |_| "; the dearest attempt that it can pay is sent beside it");
+        let cost = attempt_cost(newest, view);
+        Some(format!(
+            "the newest attempt costs up to {cost} wei, and {signer} has {balance}: it needs {} more{instead}; ",
+            cost - balance
+        ))
     }
 
     /// What a transaction's first attempt can cost at most.
@@ -99,13 +203,17 @@ impl Lane {
             self.waiting.to_judge(self.slots.looks_at_all()).filter_map(needs).min()
         };
         let needs = needs.map(Wei);
-        let low = threshold.or(needs).is_some();
+        let bump = self.unpaid_bump();
+        let low = threshold.or(needs).is_some() || bump.is_some();
         if low && !self.funds_low {
-            let text = match (threshold, needs) {
+            let text = match (threshold, bump) {
                 (Some(threshold), _) => {
                     format!("the balance is {balance} wei, and the threshold {threshold}")
                 }
-                (None, needs) => format!(
+                (None, Some((slot, needs))) => format!(
+                    "the balance is {balance} wei, and the bump of nonce {slot} needs {needs} beside what else is out"
+                ),
+                (None, None) => format!(
                     "the balance is {balance} wei, and beside what is out a transaction that waits needs {}",
                     needs.unwrap_or_default()
                 ),

@@ -9,7 +9,7 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
-//! [`window`], [`probe`], [`refuse`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
+//! [`window`], [`probe`], [`refuse`], [`cheap`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
 //! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`older`] holds what a store that went back may
 //! not do, [`after`] who follows whom,
 //! [`explain`] the sentences, [`counts`] the numbers for
@@ -25,6 +25,7 @@ mod broadcast;
 mod budget;
 mod cancel_all;
 mod changes;
+mod cheap;
 mod check;
 mod command;
 mod compare;
@@ -233,8 +234,9 @@ struct SlotWork {
     estimating: bool,
     /// The serial of the draft that is being signed.
     signing: Option<u64>,
-    /// The most that its fee can be; of a reserved slot also before it is asked for.
+    /// The most that its fee, and all of it, can cost; of a reserved slot also before it is asked for.
     signing_fee: U256,
+    signing_cost: U256,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,
@@ -256,12 +258,14 @@ struct SlotWork {
     proofs: u32,
     /// What took the slot does the same as its transaction, and is no attempt that we know.
     taken_alike: Option<TxHash>,
-    /// A node refused the newest attempt as too cheap.
-    reprice_now: bool,
-    /// How often that happened: the first time it is re-priced at once, then less and less often.
+    /// What nodes say of the newest attempt's price.
+    cheap: cheap::Cheap,
+    /// How often it was too low: the first time it is re-priced at once, then less and less often.
     cheap_refusals: u32,
     /// A dearer attempt is not made, since today's budget is spent.
     beyond_budget: bool,
+    /// The cost at worst of a dearer attempt that is not made, since the account cannot pay it.
+    bump_needs: Option<U256>,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
     /// What is known of the gas of the next attempt, where it moves.

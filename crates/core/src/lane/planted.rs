@@ -193,6 +193,21 @@ impl Lane {
         self.has_planted(PlantedInLane::WaitsForStoredTime)
     }
 
+    /// A node that calls bytes too cheap is right, whoever has them and whatever is below.
+    pub(super) fn planted_cheap(&self) -> bool {
+        self.has_planted(PlantedInLane::KnownIsReplacement)
+    }
+
+    /// Nobody asks whether a dearer attempt can be paid.
+    pub(super) fn planted_unpaid_bump(&self) -> bool {
+        self.has_planted(PlantedInLane::BumpsUnpaid)
+    }
+
+    /// Gas is all that fees are.
+    pub(super) fn planted_no_data_fee(&self) -> bool {
+        self.has_planted(PlantedInLane::BudgetForgetsData)
+    }
+
     /// Nobody asks what the account can pay.
     pub(super) fn planted_funds(&self) -> bool {
         self.has_planted(PlantedInLane::FundsIgnored)

@@ -3,10 +3,12 @@
 //! A node may say yes and keep nothing, or evict later without a word. So after a yes the lowest open slots are looked up
 //! by hash, soon at first and then less and less often, all in one question. What nobody shows is sent again at once,
 //! long before the resubmit interval ends. That is all that absence means: a node may not show what it has. Where nodes
-//! refuse a content, all of its attempts are looked up ([`super::refuse`]).
+//! refuse a content, all of its attempts are looked up ([`super::refuse`]); where they refuse a price, it is too low if nobody
+//! shows the bytes ([`super::cheap`]).
 
 use std::collections::BTreeMap;
 
+use super::cheap::Cheap;
 use super::keep::current;
 use super::{Action, Lane, Plan, SlotWork, back_off};
 use crate::{Millis, Slot, TxHash};
@@ -84,14 +86,25 @@ impl Lane {
                 continue;
             }
             work.probes = work.probes.saturating_add(1);
-            if shown != Some(false) {
-                Self::probe_later(work, resubmit, now);
-            } else if work.refused.is_some() {
-                work.probe_at = None;
-            } else {
-                work.probe_at = None;
-                work.send_at = work.send_at.min(now);
-                self.planted_probe(slot, now);
+            let in_doubt = work.cheap == Cheap::InDoubt;
+            match shown {
+                Some(true) if in_doubt => {
+                    // The node that refused it has it, or another: the next send is a re-send as any other.
+                    work.cheap = Cheap::No;
+                    work.unclear_sends = 0;
+                    work.send_at = now.after(resubmit);
+                    Self::probe_later(work, resubmit, now);
+                }
+                Some(true) | None => Self::probe_later(work, resubmit, now),
+                Some(false) => {
+                    work.probe_at = None;
+                    if in_doubt {
+                        work.is_cheap(now);
+                    } else if work.refused.is_none() {
+                        work.send_at = work.send_at.min(now);
+                        self.planted_probe(slot, now);
+                    }
+                }
             }
         }
         for (slot, absent) in refused {

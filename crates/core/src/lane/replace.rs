@@ -9,9 +9,14 @@
 //!
 //! A version with bytes before it passes the same checks before it is signed: the estimate, then approval. Until then the
 //! older bytes go on being sent, so that the slots above are not held up, and are not re-priced: nobody wants them any
-//! dearer. A version that can never work, or to which a person says no, is dropped, and the one before it counts again.
+//! dearer. A version that can never work, by two estimates of which the second knew the newest head ([`super::doubt`]), or to
+//! which a person says no, is dropped, and the one before it counts again.
 
+use std::time::Duration;
+
+use super::cheap::Cheap;
 use super::check::needs_approval;
+use super::doubt::{By, FACTS_WAIT};
 use super::{Lane, NextGas, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord, back_off};
 use crate::journal::Entry;
 use crate::ports::chain::EstimateFailure;
@@ -42,18 +47,18 @@ impl Lane {
         if self.is_reserved(id) {
             self.unreserve(id, now);
         }
+        self.forget_doubts(id);
         if let Some(tx) = self.bound.get_mut(&id) {
             take_content(tx, payload, terms);
             self.changes.tx(tx, now);
             let slot = tx.status.slot;
             if let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) {
                 record.work.fresh = Prep::New;
-                record.work.reprice_now = false;
+                record.work.cheap = Cheap::No;
                 record.work.sign_at = now;
             }
         } else {
             self.stop_signing(id);
-            self.forget_doubts(id);
             let settings = self.settings.clone();
             let Some(waiting) = self.waiting.by_id_mut(id) else { return };
             take_content(&mut waiting.tx, payload, terms);
@@ -121,6 +126,11 @@ impl Lane {
         let slot = tx.status.slot;
         let Some(record) = slot.and_then(|slot| self.slots.get_mut(&slot)) else { return };
         let Prep::Running { tries } = record.work.fresh else { return };
+        let retry = |after: Duration, why: String| Prep::Retry {
+            tries: tries.saturating_add(1),
+            at: now.after(after),
+            why,
+        };
         let (code, text) = match result {
             Ok(_) => {
                 let gas = tx.payload().gas.or(gas).unwrap_or_default();
@@ -131,23 +141,27 @@ impl Lane {
                     let entry = Entry::VersionApprovalAsked { version: tx.version() };
                     self.changes.journal(Some(id), now, entry);
                 }
-                return;
+                return self.no_doubt(id, By::Estimate);
             }
             Err(EstimateFailure::Reverted { reason }) => (ReasonCode::WouldRevert, reason),
             Err(EstimateFailure::Invalid { text }) => (ReasonCode::Invalid, text),
             Err(
                 EstimateFailure::InsufficientFunds { text: why } | EstimateFailure::Unavailable { text: why },
             ) => {
-                let tries = tries.saturating_add(1);
-                record.work.fresh = Prep::Retry { tries, at: now.after(back_off(tries, 100, 5_000)), why };
-                return;
+                record.work.fresh = retry(back_off(tries.saturating_add(1), 100, 5_000), why);
+                return self.no_doubt(id, By::Estimate);
             }
         };
-        self.drop_content(id, Reason { code, text }, now);
+        // The node that was asked may be behind.
+        record.work.fresh = retry(FACTS_WAIT, text.clone());
+        if self.is_certain(id, By::Estimate) {
+            self.drop_content(id, Reason { code, text }, now);
+        }
     }
 
     /// The newest content, which was never signed, is given up.
     pub(super) fn drop_content(&mut self, id: TxId, reason: Reason, now: Millis) {
+        self.forget_doubts(id);
         let Some(tx) = self.bound.get_mut(&id) else { return };
         let version = tx.version();
         tx.status.later.pop();

@@ -1,23 +1,23 @@
 //! Re-price: a slot gets a dearer attempt (E7, E8, F8).
 //!
-//! Only the lowest open slot is re-priced for being slow, since none above it can land first, and not while the chain
-//! makes no blocks; any slot is when a node refused its newest attempt as too cheap, when its caller asks for it, or when
-//! its transaction has a newer content (a cancel's no-op, a replace that has passed its checks). Every replacement beats all live attempts of its slot. The ladder ends at the ceiling or
-//! at the most attempts a content may have; from there on the same bytes go on being sent.
+//! Only the lowest open slot is re-priced for its price, since none above it can land first: for being slow, though not while
+//! the chain makes no blocks, or since nodes refuse it as too cheap ([`super::cheap`]). Any slot is when its caller asks for it, or
+//! when its transaction has a newer content (a cancel's no-op, a replace that has passed its checks). Every replacement
+//! beats all live attempts of its slot. The ladder ends at the ceiling, at the most attempts a content may have, and at what
+//! the account can pay beside what else is out ([`super::funds`]); from there on the same bytes go on being sent.
 
 use std::collections::BTreeSet;
 
-use super::budget::draft_fee;
 use super::keep::current;
 use super::{Action, Lane, NextGas, Plan, Prep, PrepareJob, PrepareTarget, SlotRecord};
 use crate::attempt::{Call, Draft};
-use crate::fees::{Ladder, raised_to, replacement_price};
+use crate::fees::{AtCeiling, Fees, Ladder, raised_to, replacement_price};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::ports::chain::EstimateFailure;
 use crate::request::{AskedFees, Speed};
 use crate::transaction::Transaction;
-use crate::{ContentVersion, Gas, Millis, Slot, TxId};
+use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
 
 impl Lane {
     pub(super) fn reprice(&mut self, plan: &mut Plan, now: Millis) -> Vec<Draft> {
@@ -40,7 +40,7 @@ impl Lane {
                 continue;
             }
             let hurried = self.is_hurried(slot) && self.may_climb(record);
-            if hurried || self.wants_new_content(slot) || self.refused_as_cheap(slot) {
+            if hurried || self.wants_new_content(slot) || self.is_too_cheap(slot, lowest) {
                 drafts.extend(self.replacement(slot, plan, now));
             } else if lowest == Some(slot)
                 && let Some(stalls_at) = self.stalls_at(slot)
@@ -56,7 +56,7 @@ impl Lane {
     }
 
     /// The one slot that the chain can take next, whatever is going on for it: in use, or returned and not yet filled.
-    fn lowest_open(&self, count: Slot) -> Option<Slot> {
+    pub(super) fn lowest_open(&self, count: Slot) -> Option<Slot> {
         let used =
             self.slots.range(count..).find(|(_, record)| record.mined.is_none()).map(|(slot, _)| *slot);
         let returned = self.row.returned.range(count..).next().copied();
@@ -80,13 +80,9 @@ impl Lane {
         record.work.at_ceiling != Some(wanted) && (newest.version < wanted || abandoned)
     }
 
-    fn refused_as_cheap(&self, slot: Slot) -> bool {
-        self.slots.get(&slot).is_some_and(|record| record.work.reprice_now && self.may_climb(record))
-    }
-
     /// Neither the ceiling nor the number of attempts forbids another one. Each content has its own count, so that a
     /// cancel can climb as well.
-    fn may_climb(&self, record: &SlotRecord) -> bool {
+    pub(super) fn may_climb(&self, record: &SlotRecord) -> bool {
         let wanted = self.wanted_version(record);
         let made = record.attempts.iter().filter(|attempt| attempt.version == wanted).count() as u64;
         record.work.at_ceiling != Some(wanted) && made < u64::from(self.settings.max_attempts)
@@ -175,34 +171,52 @@ impl Lane {
         };
         let asked = tx.map_or(AskedFees::Market, |tx| tx.asked_fees());
         let live = self.live_fees(slot);
+        // What won before a cancel came and is open again is a content still.
+        let ceiling = tx.filter(|_| !no_op).map_or(self.settings.max_fee, |tx| self.ceiling_of_content(tx));
+        let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));
+        let fees = Fees::Legacy { gas_price: Price::default() };
+        let draft = Draft { serial: 0, lane: self.id, slot, tx: record.tx, version, no_op, call, gas, fees };
+        let payable = self.most_payable(record, &draft).unwrap_or(ceiling);
         let ladder = Ladder {
             step: self.settings.bump_percent,
             rule: self.settings.replacement_percent,
-            // What won before a cancel came and is open again is a content still.
-            ceiling: tx.filter(|_| !no_op).map_or(self.settings.max_fee, |tx| self.ceiling_of_content(tx)),
+            ceiling: ceiling.min(payable),
         };
-        let price = replacement_price(&live, &view.fees, speed, ladder);
-        let call = tx.map_or_else(|| Call::no_op(self.id.signer), |tx| tx.call_of(version));
-        let tx = record.tx;
-        let fees = match price {
+        let fees = match replacement_price(&live, &view.fees, speed, ladder) {
             Ok(fees) => self.planted_speed_up(slot, raised_to(fees, asked, ladder.ceiling)),
-            Err(at) => {
-                let entry = Entry::AtCeiling { slot, needed: at.needed, ceiling: at.ceiling };
-                self.changes.journal_hint(tx, now, entry);
-                self.slots.get_mut(&slot)?.work.at_ceiling = Some(version);
-                return None;
-            }
+            Err(at) => return self.not_dearer(&draft, AtCeiling { ceiling, ..at }, now),
         };
-        let draft = Draft { serial: 0, lane: self.id, slot, tx, version, no_op, call, gas, fees };
-        let beyond = !no_op && self.beyond_budget(self.slots.get(&slot)?, draft_fee(&draft));
+        self.within_budget(Draft { fees, ..draft })
+    }
+
+    /// Nothing is signed: a dearer attempt would be above its ceiling, or more than the account can pay.
+    fn not_dearer(&mut self, draft: &Draft, at: AtCeiling, now: Millis) -> Option<Draft> {
+        let AtCeiling { needed, ceiling } = at;
+        let cost = self.draft_cost(&Draft { fees: Fees::Legacy { gas_price: needed }, ..draft.clone() });
+        let slot = draft.slot;
+        let work = &mut self.slots.get_mut(&slot)?.work;
+        work.bump_needs = (needed <= ceiling).then_some(cost);
+        if needed > ceiling {
+            work.at_ceiling = Some(draft.version);
+            self.changes.journal_hint(draft.tx, now, Entry::AtCeiling { slot, needed, ceiling });
+        }
+        None
+    }
+
+    /// The draft, marked as being signed, if today's budget can pay it.
+    fn within_budget(&mut self, draft: Draft) -> Option<Draft> {
+        let slot = draft.slot;
+        let (fee, cost) = (self.draft_fee(&draft), self.draft_cost(&draft));
+        let beyond = !draft.no_op && self.beyond_budget(self.slots.get(&slot)?, fee);
         let serial = self.serial();
         let work = &mut self.slots.get_mut(&slot)?.work;
         work.beyond_budget = beyond;
+        work.bump_needs = None;
         if beyond {
             return None;
         }
         work.signing = Some(serial);
-        work.signing_fee = draft_fee(&draft);
+        (work.signing_fee, work.signing_cost) = (fee, cost);
         Some(Draft { serial, ..draft })
     }
 }

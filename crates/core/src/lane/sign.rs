@@ -10,7 +10,7 @@
 //! A signature that comes back after its reason has gone (another draft took over, the transaction was cancelled)
 //! is dropped: its bytes were never stored, so they were never sent.
 
-use super::budget::{draft_fee, slot_fee};
+use super::cheap::Cheap;
 use super::{Action, Lane, Plan, Prep, SlotRecord, back_off};
 use crate::attempt::{Attempt, Draft, Sealed, SendHints};
 use crate::fees::{Fees, first_price};
@@ -52,8 +52,8 @@ impl Lane {
                 continue;
             }
             let Some(draft) = self.first_draft(slot, record, &view) else { continue };
-            let fee = draft_fee(&draft);
-            let more = fee.saturating_sub(slot_fee(record));
+            let (fee, cost) = (self.draft_fee(&draft), self.draft_cost(&draft));
+            let more = fee.saturating_sub(self.slot_fee(record));
             // The next turn gives it back.
             if !draft.no_op && left.is_some_and(|left| more > left) {
                 continue;
@@ -61,7 +61,7 @@ impl Lane {
             left = left.map(|left| left.saturating_sub(more));
             if let Some(record) = self.slots.get_mut(&slot) {
                 record.work.signing = Some(serial);
-                record.work.signing_fee = fee;
+                (record.work.signing_fee, record.work.signing_cost) = (fee, cost);
             }
             drafts.push(Draft { serial, ..draft });
         }
@@ -130,7 +130,6 @@ impl Lane {
             Ok(_) if stale => {}
             Ok(sealed) => {
                 record.work.sign_tries = 0;
-                record.work.reprice_now = false;
                 self.store_attempt(draft, sealed, now);
             }
         }
@@ -251,6 +250,7 @@ impl Lane {
         };
         record.work.made_from.get_or_insert(ordinal);
         record.work.refused.take_if(|refused| refused.is_of_another(draft.version));
+        record.work.cheap = Cheap::No;
         record.work.send_at = now;
         record.work.unclear_sends = 0;
         record.work.probes = 0;

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use super::cheap::Cheap;
 use super::prove::LOOKS_UNTIL_DISPLACED;
 use super::{Action, Lane, Plan, back_off};
 use crate::journal::Entry;
@@ -192,6 +193,7 @@ impl Lane {
         let (slot, version) = (attempt.slot, attempt.version);
         record.mined = Some(receipt.clone());
         record.work.looks = 0;
+        record.work.cheap = Cheap::No;
         self.moved_at = now;
         let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) else {
             return self.landed_after_its_end(slot, &receipt, version, now);

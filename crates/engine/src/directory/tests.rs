@@ -36,7 +36,8 @@ fn news(head: u8, asked: &[LaneId]) -> News {
 fn receipt_for(lane: LaneId, hash: TxHash, mut news: News) -> News {
     let (gas_used, gas_price) = (Gas(21_000), Price(1));
     let block = news.view.head.at;
-    let receipt = Receipt { hash, block, index: 0, success: true, gas_used, gas_price, contract: None };
+    let receipt =
+        Receipt { hash, block, index: 0, success: true, gas_used, gas_price, data_fee: None, contract: None };
     news.receipts.insert(lane, vec![receipt]);
     news
 }

@@ -96,6 +96,7 @@ impl Chain for Model {
             success: true,
             gas_used: Gas(21_000),
             gas_price: Price(1),
+            data_fee: None,
             contract: None,
         };
         Ok(self.receipts.iter().map(receipt).collect())

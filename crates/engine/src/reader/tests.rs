@@ -75,6 +75,7 @@ impl Chain for EverySecond {
             success: true,
             gas_used: Gas(21_000),
             gas_price: Price(1),
+            data_fee: None,
             contract: None,
         }])
     }

@@ -169,12 +169,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.max_spend_per_day_eth",
         "0.0",
-        "The most that the fees of one lane may come to in a day (UTC, by block time), in ether: beyond it no nonce is assigned and nothing is re-priced, but cancels go on. 0: no budget.",
+        "The most that the fees of one lane may come to in a day (UTC, by block time), in ether, with what a rollup charges for bytes on its parent chain: beyond it no nonce is assigned and nothing is re-priced, but cancels go on. 0: no budget.",
     ),
     key(
         "chain.low_balance_eth",
         "0.0",
-        "At or below this balance, in ether, `lane.low_balance` is emitted; 0: only when a transaction that waits needs more.",
+        "At or below this balance, in ether, `lane.low_balance` is emitted; 0: only when a transaction that waits, or the bump of one in flight, needs more.",
     ),
     key(
         "chain.checks",

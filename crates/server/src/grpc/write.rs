@@ -40,6 +40,7 @@ pub(super) fn transaction(value: &Value) -> proto::Transaction {
         gas_used: number(receipt, "gasUsed").unwrap_or_default(),
         effective_gas_price: text(receipt, "effectiveGasPrice").unwrap_or_default(),
         contract_address: text(receipt, "contractAddress"),
+        data_fee: text(receipt, "dataFee"),
     });
     proto::Transaction {
         tx_id: text(value, "txId").unwrap_or_default(),

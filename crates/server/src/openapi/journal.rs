@@ -153,6 +153,7 @@ fn receipt() -> Value {
             has("success", flag()),
             has("gasUsed", number()),
             has("gasPrice", refer("Wei")),
+            may("dataFee", refer("Wei")),
             may("contract", refer("Address")),
         ],
     )

@@ -178,6 +178,7 @@ fn entries() -> Vec<Entry> {
         success: true,
         gas_used: Gas(1),
         gas_price: Price(1),
+        data_fee: Some(Wei(alloy_primitives::U256::from(1))),
         contract: Some(Account(SIGNER.parse().unwrap())),
     };
     let signed =

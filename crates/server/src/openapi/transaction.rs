@@ -219,6 +219,10 @@ fn receipt() -> Value {
             has("status", words(["success", "reverted"])),
             has("gasUsed", number()),
             has("effectiveGasPrice", refer("Wei")),
+            may(
+                "dataFee",
+                said(refer("Wei"), "what a rollup charged on top for its bytes on the parent chain"),
+            ),
             may("contractAddress", refer("Address")),
         ],
     )

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy_primitives::U256;
 use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
-use landfall_core::fees::FeeQuote;
+use landfall_core::fees::{DataFee, FeeQuote};
 use landfall_core::outcome::{SendOutcome, SendReport, merge};
 use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
 use landfall_core::view::{Block, BlockRef, Receipt};
@@ -109,8 +110,10 @@ impl SimChain {
                 .violated(Rule::StoredBeforeSent, format!("{hash} for slot {} of {}", wire.nonce, wire.from));
         }
         if !approved {
+            let request = wire.content().map_or(0, |content| content.marker);
+            let (slot, from, value) = (wire.nonce, wire.from, wire.value);
             let text =
-                format!("slot {} of {} pays {} and nobody said yes", wire.nonce, wire.from, wire.value);
+                format!("request {request:x} in slot {slot} of {from} pays {value} and nobody said yes");
             self.world.violated(Rule::ApprovedFirst, text);
         }
         outcome
@@ -141,6 +144,9 @@ impl SimChain {
         let outcome = self.deliver(endpoint, wire);
         if world.strikes(Fault::Duplicate) {
             self.deliver(endpoint, wire);
+        }
+        if outcome == SendOutcome::AlreadyKnown && world.strikes(Fault::KnownRefused) {
+            return SendOutcome::ReplacementUnderpriced;
         }
         if world.strikes(Fault::LostReply) { SendOutcome::Unknown } else { outcome }
     }
@@ -329,12 +335,13 @@ impl Chain for SimChain {
     async fn fees(&self, _head: &Block) -> Result<FeeQuote, Error> {
         self.reach("quote fees").await?;
         let base = self.world.lock().chains.get(&self.id).map_or(0, |chain| chain.base_fee);
+        let fixed = Wei(U256::from(self.world.scenario.data_fee));
         Ok(FeeQuote {
             base_fee: Some(Price(base)),
             slow: Price(TIP / 2),
             normal: Price(TIP),
             fast: Price(TIP * 2),
-            data_fee: None,
+            data_fee: Some(DataFee { fixed, per_byte: Wei::default() }).filter(|_| !fixed.0.is_zero()),
         })
     }
 

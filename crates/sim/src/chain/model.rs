@@ -6,7 +6,7 @@ use std::sync::Arc;
 use alloy_primitives::{B256, U256, keccak256};
 use landfall_core::outcome::SendOutcome;
 use landfall_core::view::{Block as CoreBlock, BlockRef, Receipt};
-use landfall_core::{Account, Gas, Millis, Price, TxHash};
+use landfall_core::{Account, Gas, Millis, Price, TxHash, Wei};
 
 use super::wire::Wire;
 
@@ -25,6 +25,8 @@ pub(crate) struct Block {
     pub(crate) header: CoreBlock,
     pub(crate) txs: Vec<(TxHash, Wire)>,
     pub(crate) accounts: BTreeMap<Account, AccountState>,
+    /// What the bytes of each of its transactions cost on top of gas.
+    pub(crate) data_fee: u64,
 }
 
 /// Blocks from the first to the head.
@@ -68,6 +70,8 @@ pub(crate) struct ChainModel {
     pub(crate) rivals: BTreeMap<(Account, u64), (TxHash, Wire)>,
     /// The latest time that any block said.
     pub(crate) latest: Millis,
+    /// What the bytes of any transaction cost on top of gas.
+    pub(crate) data_fee: u64,
 }
 
 /// A base fee in ordinary times.
@@ -80,8 +84,12 @@ impl ChainModel {
     pub(crate) fn new(salt: u64, accounts: &[Account], endpoints: usize, at_ms: u64) -> Self {
         let state = AccountState { balance: U256::from(FIRST_BALANCE), ..AccountState::default() };
         let accounts: BTreeMap<_, _> = accounts.iter().map(|account| (*account, state)).collect();
-        let genesis =
-            Block { header: header(0, B256::ZERO, salt, at_ms, BASE_FEE, &[]), txs: Vec::new(), accounts };
+        let genesis = Block {
+            header: header(0, B256::ZERO, salt, at_ms, BASE_FEE, &[]),
+            txs: Vec::new(),
+            accounts,
+            data_fee: 0,
+        };
         let fork: Fork = Arc::new(vec![Arc::new(genesis)]);
         let endpoints =
             (0..endpoints).map(|_| Endpoint { fork: fork.clone(), ..Endpoint::default() }).collect();
@@ -94,6 +102,7 @@ impl ChainModel {
             reorgs: 0,
             rivals: BTreeMap::new(),
             latest: Millis(at_ms),
+            data_fee: 0,
         }
     }
 
@@ -113,7 +122,8 @@ impl ChainModel {
         if let Some(last) = blocks.last_mut() {
             let mut accounts = last.accounts.clone();
             accounts.entry(account).or_default().balance = balance;
-            *last = Arc::new(Block { header: last.header, txs: last.txs.clone(), accounts });
+            let (header, txs) = (last.header, last.txs.clone());
+            *last = Arc::new(Block { header, txs, accounts, data_fee: last.data_fee });
         }
     }
 
@@ -136,7 +146,7 @@ impl ChainModel {
                 return SendOutcome::ReplacementUnderpriced;
             }
         }
-        if wire.cost() > state.balance {
+        if wire.cost().saturating_add(U256::from(self.data_fee)) > state.balance {
             return SendOutcome::InsufficientFunds;
         }
         let executable = (state.count..wire.nonce).all(|nonce| at.pool.contains_key(&(wire.from, nonce)));
@@ -164,19 +174,20 @@ impl ChainModel {
         let parent = self.head().clone();
         let mut accounts = parent.accounts.clone();
         let mut txs = Vec::new();
+        let data_fee = U256::from(self.data_fee);
         if let Some(at) = self.endpoints.get(endpoint).filter(|_| !empty) {
             for ((from, nonce), (hash, wire)) in &at.pool {
                 let state = accounts.entry(*from).or_default();
                 let takes = *nonce == state.count
                     && wire.cap >= self.base_fee
-                    && wire.cost() <= state.balance
+                    && wire.cost().saturating_add(data_fee) <= state.balance
                     && txs.len() < BLOCK_TXS;
                 if takes {
                     let price = wire.cap.min(self.base_fee.saturating_add(wire.tip));
                     let paid = U256::from(price).saturating_mul(U256::from(wire.gas));
                     state.count += if wire.delegates.is_some() { 2 } else { 1 };
                     state.delegated = wire.delegates.unwrap_or(state.delegated);
-                    state.balance = state.balance.saturating_sub(paid);
+                    state.balance = state.balance.saturating_sub(paid).saturating_sub(data_fee);
                     txs.push((*hash, wire.clone()));
                 }
             }
@@ -185,7 +196,7 @@ impl ChainModel {
         let hashes: Vec<TxHash> = txs.iter().map(|(hash, _)| *hash).collect();
         let header = header(number, parent.header.at.hash, self.salt, at_ms, self.base_fee, &hashes);
         self.latest = self.latest.max(header.timestamp);
-        let block = Arc::new(Block { header, txs, accounts });
+        let block = Arc::new(Block { header, txs, accounts, data_fee: self.data_fee });
         Arc::make_mut(&mut self.fork).push(block.clone());
         block
     }
@@ -260,6 +271,7 @@ pub(crate) fn receipt(block: &Block, index: usize) -> Receipt {
         success: true,
         gas_used: Gas(wire.gas),
         gas_price: Price(wire.cap.min(base.saturating_add(wire.tip))),
+        data_fee: (block.data_fee > 0).then(|| Wei(U256::from(block.data_fee))),
         contract: None,
     }
 }

@@ -65,7 +65,10 @@ teeth! {
     a_delegation_that_takes_one_slot_is_found: SecondSlotForgotten;
     a_replacement_without_approval_is_found: ReplacedUnapproved;
     a_budget_that_forgets_what_is_out_is_found: BudgetForgetsOut;
+    a_budget_without_data_fees_is_found: BudgetForgetsData;
     slots_without_funds_are_found: FundsIgnored;
+    a_bump_that_cannot_be_paid_is_found: BumpsUnpaid;
+    known_bytes_taken_for_a_replacement_are_found: KnownIsReplacement;
     a_stranger_believed_before_finality_is_found: ProvenBeforeFinal;
     a_stranger_believed_at_the_lanes_finality_is_found: ProvenAtFinality;
     own_bytes_taken_for_a_strangers_are_found: AlikeIsForeign;

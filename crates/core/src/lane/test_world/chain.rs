@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use alloy_primitives::{B256, keccak256};
+use alloy_primitives::{B256, U256, keccak256};
 
-use super::LANE;
+use super::{LANE, seal};
 use crate::attempt::{Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendOutcome;
@@ -68,6 +68,8 @@ pub(in super::super) struct ModelChain {
     /// What views show of the account's balance.
     pub(in super::super) balance: Option<crate::Wei>,
     pub(in super::super) data_fee: Option<crate::fees::DataFee>,
+    /// What receipts say of it.
+    pub(in super::super) data_fee_told: Option<crate::Wei>,
     /// The account's code is a delegation.
     pub(in super::super) delegated: bool,
     /// What an estimate says.
@@ -98,6 +100,7 @@ impl ModelChain {
             refuses_gaps: false,
             balance: None,
             data_fee: None,
+            data_fee_told: None,
             gas: Gas(40_000),
             looks: Look::default(),
             delegated: false,
@@ -154,6 +157,7 @@ impl ModelChain {
         while txs.len() < most
             && let Some(hash) = self.pool.get(&slot).copied()
             && self.signed[&hash].fees.cap() >= self.base_fee
+            && self.can_pay(&self.signed[&hash])
         {
             let draft = self.signed[&hash].clone();
             let mined = Mined { slot, hash, success: success || draft.no_op, draft: Some(draft) };
@@ -221,8 +225,10 @@ impl ModelChain {
         if self.refuses_gaps && gap {
             return SendOutcome::NonceTooHigh;
         }
+        let can_pay = self.can_pay(draft);
         match self.pool.get(&slot) {
             Some(hash) if *hash == sealed.hash => return SendOutcome::AlreadyKnown,
+            _ if !can_pay => return SendOutcome::InsufficientFunds,
             Some(hash) => {
                 let old = self.signed[hash].fees;
                 let dear = |new: Price, old: Price| new.0 * 100 >= old.0 * 110;
@@ -236,6 +242,27 @@ impl ModelChain {
         SendOutcome::Accepted
     }
 
+    /// What cannot be paid any more is dropped from the pool.
+    pub(in super::super) fn set_balance(&mut self, balance: crate::Wei) {
+        self.balance = Some(balance);
+        let unpaid: Vec<Slot> = self
+            .pool
+            .iter()
+            .filter(|(_, hash)| !self.can_pay(&self.signed[*hash]))
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in unpaid {
+            self.pool.remove(&slot);
+        }
+    }
+
+    /// The whole balance is enough for it, at worst.
+    fn can_pay(&self, draft: &Draft) -> bool {
+        let data = self.data_fee.map_or(U256::ZERO, |fee| fee.of(seal(draft).raw.len()));
+        let cost = draft.fees.cap().cost(draft.gas).0.saturating_add(draft.call.value.0).saturating_add(data);
+        self.balance.is_none_or(|balance| cost <= balance.0)
+    }
+
     /// Who has the slot in the chain as it is.
     pub(in super::super) fn winner(&self, slot: Slot) -> Option<(&ModelBlock, &Mined)> {
         self.blocks.iter().find_map(|block| Some((block, block.txs.iter().find(|mined| mined.slot == slot)?)))
@@ -245,7 +272,7 @@ impl ModelChain {
         block.at.number <= self.settled
     }
 
-    fn receipt_of(block: &ModelBlock, index: usize) -> Receipt {
+    fn receipt_of(&self, block: &ModelBlock, index: usize) -> Receipt {
         let mined = &block.txs[index];
         Receipt {
             hash: mined.hash,
@@ -254,6 +281,7 @@ impl ModelChain {
             success: mined.success,
             gas_used: Gas(21_000),
             gas_price: Price::gwei(1),
+            data_fee: self.data_fee_told,
             contract: None,
         }
     }
@@ -261,7 +289,7 @@ impl ModelChain {
     pub(in super::super) fn receipts(&self, hashes: &[TxHash]) -> Vec<Receipt> {
         self.blocks
             .iter()
-            .flat_map(|block| (0..block.txs.len()).map(move |index| Self::receipt_of(block, index)))
+            .flat_map(|block| (0..block.txs.len()).map(move |index| self.receipt_of(block, index)))
             .filter(|receipt| hashes.contains(&receipt.hash))
             .collect()
     }

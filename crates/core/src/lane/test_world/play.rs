@@ -92,6 +92,8 @@ pub(in super::super) enum Step {
     Foreign,
     Evict(usize),
     BaseFee(u64),
+    /// The account has so many gwei.
+    Balance(u64),
     /// The watcher shows the chain, as it was `lag` blocks ago.
     Show {
         lag: u64,
@@ -208,6 +210,10 @@ impl World {
             Step::Foreign => self.chain.mine_foreign(now),
             Step::Evict(nth) => self.chain.evict(nth),
             Step::BaseFee(gwei) => self.chain.base_fee = Price::gwei(gwei),
+            Step::Balance(gwei) => {
+                // Nodes drop what cannot be paid any more.
+                self.chain.set_balance(Price::gwei(gwei).cost(Gas(1)));
+            }
             Step::Show { lag, receipts } => self.show(lag, receipts),
             Step::ShowOther => {
                 let view = Arc::new(self.chain.other_view(now));
@@ -385,6 +391,7 @@ impl World {
     pub(in super::super) fn calm_down(&mut self, most: usize) {
         self.fate = CommitFate::Done;
         self.chain.base_fee = Price::gwei(1);
+        self.chain.balance = self.chain.balance.map(|_| Wei(U256::MAX));
         self.chain.refuses_below_base = false;
         for _ in 0..most {
             for _ in 0..4 {

@@ -2,13 +2,16 @@ use alloy_primitives::U256;
 
 use super::super::test_world::{Fault, Step};
 use super::{Kind, World, payment_with_gas, settings, world};
-use crate::outcome::SendOutcome;
-use crate::request::{Options, Payload};
+use crate::fees::DataFee;
+use crate::ports::store::CommandKind;
+use crate::request::{AskedFees, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
 use crate::{Gas, TxId, Wei};
 
 const DAY_MS: u64 = 86_400_000;
+/// What a transfer costs at most: 21,000 gas at twice the base fee of 1 gwei and a tip of 2.
+const ONE: u64 = 21_000 * 4_000_000_000;
 
 /// A budget of so many transfers at what the first attempt offers at worst.
 pub(super) fn budget_of(transfers: u64) -> LaneSettings {
@@ -141,14 +144,10 @@ fn two_that_are_re_priced_at_once_count_together() {
     // Each may become a fifth dearer, but not both.
     let budget = two + two * U256::from(15) / U256::from(100);
     let mut world = world(LaneSettings { max_spend_per_day: Some(Wei(budget)), ..settings() });
-    world.submit();
-    world.submit();
-    for kind in [Kind::Load, Kind::Load, Kind::Sign] {
-        while world.started(kind) {
-            world.carry(kind, Fault::None);
-        }
+    for id in [world.broadcast(), world.broadcast()] {
+        world.command(CommandKind::SpeedUp { tx: id, fees: AskedFees::Market, speed: None });
     }
-    world.say(SendOutcome::Underpriced);
+    world.carry(Kind::Load, Fault::None);
     let drafts: Vec<_> = world.drafts().iter().map(|draft| draft.slot.0).collect();
     assert_eq!(drafts, [5], "the second would go beyond it");
 }
@@ -168,4 +167,61 @@ fn a_clock_that_goes_back_does_not_begin_an_old_day_again() {
     world.finalise();
     assert_eq!(world.desk.store.row.spend.day, day.day, "the same day");
     assert!(world.desk.store.row.spend.fees >= day.fees, "what was spent is not forgotten");
+}
+
+/// A rollup that charges so much for the bytes of any transaction.
+fn rollup(data_fee: u64, budget: u64) -> World {
+    let mut world = world(LaneSettings { max_spend_per_day: Some(Wei(U256::from(budget))), ..settings() });
+    world.chain.data_fee = Some(DataFee { fixed: Wei(U256::from(data_fee)), per_byte: Wei::default() });
+    world.show(0, true);
+    world
+}
+
+#[test]
+fn the_fee_for_bytes_on_the_parent_chain_counts_against_the_budget() {
+    let mut world = rollup(ONE, 3 * ONE);
+    let ids = [world.submit(), world.submit()];
+    world.rest();
+    assert_eq!(ids.map(|id| world.slot_of(id)), [Some(5), None], "by gas alone there is room for three");
+    let said = world.desk.lane.explain(ids[1], world.desk.now).unwrap();
+    assert!(said.contains(&format!("come to {} wei", 2 * ONE)) && said.contains(&ONE.to_string()), "{said}");
+}
+
+#[test]
+fn a_reserved_slot_whose_bytes_have_become_dear_is_given_back() {
+    let budget = Some(Wei(U256::from(3 * ONE)));
+    let mut world = world(LaneSettings { max_spend_per_day: budget, ..super::remote() });
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.slot_of(id), Some(5));
+    world.play(Step::Crash);
+    world.chain.data_fee = Some(DataFee { fixed: Wei(U256::from(3 * ONE)), per_byte: Wei::default() });
+    world.show(0, true);
+    world.rest();
+    assert_eq!((world.slot_of(id), world.attempts(5).len()), (None, 0));
+}
+
+#[test]
+fn a_bump_is_counted_with_the_fee_for_its_bytes() {
+    // A fifth more for gas fits, if the bytes of what is out are not counted twice, nor left out.
+    for (budget, fits) in [(2 * ONE + ONE / 4, true), (2 * ONE + ONE / 10, false)] {
+        let mut world = rollup(ONE, budget);
+        let id = world.broadcast();
+        world.command(CommandKind::SpeedUp { tx: id, fees: AskedFees::Market, speed: None });
+        world.rest();
+        assert_eq!(world.attempts(5).len() == 2, fits, "{budget}");
+    }
+}
+
+#[test]
+fn what_a_receipt_tells_of_the_fee_for_bytes_is_spent_and_where_it_tells_nothing_the_most_it_can_be() {
+    let by_gas = U256::from(21_000u64 * 1_000_000_000);
+    for (told, counted) in [(Some(7), 7), (Some(0), 0), (None, ONE)] {
+        let mut world = rollup(ONE, 10 * ONE);
+        world.chain.data_fee_told = told.map(|wei: u64| Wei(U256::from(wei)));
+        let id = world.broadcast();
+        world.finalise();
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+        assert_eq!(world.desk.store.row.spend.fees.0, by_gas + U256::from(counted), "{told:?}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::request::{AskedFees, Speed};
 use crate::transaction::TxState;
 
 impl World {
-    fn speed_up(&mut self, tx: TxId, gwei: Option<u64>, speed: Option<Speed>) {
+    pub(super) fn speed_up(&mut self, tx: TxId, gwei: Option<u64>, speed: Option<Speed>) {
         let fees = gwei.map_or(AskedFees::Market, |gwei| AskedFees::Dynamic {
             max_fee: Some(Price::gwei(gwei)),
             tip: None,

@@ -21,7 +21,7 @@ impl World {
         panic!("the pool was not asked");
     }
 
-    fn pool_says(&mut self, wanted: &[(Slot, crate::TxHash)], shown: Option<bool>) {
+    pub(super) fn pool_says(&mut self, wanted: &[(Slot, crate::TxHash)], shown: Option<bool>) {
         let answers = wanted.iter().map(|&(slot, hash)| Pooled { slot, hash, shown }).collect();
         self.turn(vec![LaneEvent::Pooled(answers)]);
     }

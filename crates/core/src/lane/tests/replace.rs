@@ -138,10 +138,56 @@ fn a_new_content_that_would_revert_is_dropped_and_the_old_one_goes_on() {
     let id = world.broadcast();
     world.replace_with(id, payment(7), Terms::default());
     world.carry(Kind::Prepare, Fault::Never);
-    world.rest();
-    assert_eq!(world.told(id, |entry| matches!(entry, Entry::ReplaceDropped { .. })), 1);
+    world.show(0, true);
+    world.carry(Kind::Prepare, Fault::Never);
+    assert_eq!(world.told(id, dropped), 1);
     world.finalise();
     assert_eq!((world.desk.store.state(id), world.won(id)), (TxState::Confirmed, Some(1)));
+    assert!(world.desk.lane.doubts.is_empty());
+}
+
+fn dropped(entry: &Entry) -> bool {
+    matches!(entry, Entry::ReplaceDropped { .. })
+}
+
+#[test]
+fn a_new_content_is_not_dropped_for_one_estimate_nor_for_two_before_the_newest_head_was_known() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.replace_with(id, payment(7), Terms::default());
+    world.carry(Kind::Prepare, Fault::Never);
+    assert_eq!(world.desk.wants, crate::lane::Wants::Anew);
+    // The chain cannot be reached for a while, and another estimate is asked for meanwhile.
+    world.wait(5_000);
+    world.show(0, true);
+    world.carry(Kind::Prepare, Fault::Never);
+    assert_eq!(world.told(id, dropped), 0, "this one began before the head was known");
+    let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(why.contains("version 2 could not be checked"), "{why}");
+    world.show(0, true);
+    assert!(world.started(Kind::Prepare), "at once when it is known");
+    world.rest();
+    world.finalise();
+    assert_eq!((world.won(id), world.landed_value(5)), (Some(2), wei(7)), "the node was behind");
+}
+
+#[test]
+fn a_no_to_one_content_says_nothing_about_the_next_one() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.replace_with(id, payment(7), Terms::default());
+    world.carry(Kind::Prepare, Fault::Never);
+    world.show(0, true);
+    // The head is known; the content is another one before the second estimate has come.
+    let late = world.take(Kind::Prepare);
+    world.replace_with(id, payment(8), Terms::default());
+    let late = world.act(late, &Fault::Never);
+    world.turn(vec![late]);
+    world.carry(Kind::Prepare, Fault::Never);
+    assert_eq!(world.told(id, dropped), 0, "the first no to it");
+    world.rest();
+    world.finalise();
+    assert_eq!(world.landed_value(5), wei(8));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{Gas, Price};
 
 impl super::World {
     /// A minute in which the chain moves and takes nothing of ours.
-    fn stall(&mut self) {
+    pub(super) fn stall(&mut self) {
         self.stall_for(60);
     }
 
@@ -97,17 +97,6 @@ fn while_the_chain_makes_no_blocks_nothing_slow_is_re_priced_but_bytes_go_on_bei
     world.chain.mine(0, true, world.desk.now);
     world.show(0, true);
     assert!(world.started(Kind::Sign));
-}
-
-#[test]
-fn any_slot_that_a_node_refuses_as_too_cheap_is_re_priced_at_once() {
-    let mut world = world(settings());
-    world.broadcast();
-    world.submit();
-    world.carry(Kind::Load, Fault::None);
-    world.carry(Kind::Sign, Fault::None);
-    world.say(SendOutcome::Underpriced);
-    assert_eq!(world.drafts()[0].slot.0, 6);
 }
 
 #[test]

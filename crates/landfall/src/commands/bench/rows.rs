@@ -160,6 +160,7 @@ fn add(commit: &mut LaneCommit, step: Step, at: Millis, n: u64, slot: Slot) {
         success: true,
         gas_used: Gas(21_000),
         gas_price: Price::gwei(2),
+        data_fee: None,
         contract: None,
     };
     let mut status = Status { slot: Some(slot), hash: Some(hash), ..Status::accepted(at) };

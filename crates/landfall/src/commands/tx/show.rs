@@ -46,6 +46,9 @@ pub(super) fn transaction(tx: &Value) {
         line("block", text(tx, "receipt.blockNumber"));
         line("confirmations", text(tx, "confirmations"));
         line("gas used", text(tx, "receipt.gasUsed"));
+        if tx["receipt"]["dataFee"].is_string() {
+            line("data fee", amount::shown_text(&text(tx, "receipt.dataFee")));
+        }
     }
     for (name, field) in [("retry of", "retryOf"), ("retried as", "retriedAs")] {
         if tx[field].is_string() {
