@@ -169,6 +169,11 @@ export class Landfall {
     return this.#onTx(txId, "reject", decision);
   }
 
+  /** Whose transaction took its nonce and does the same, by the word of a person. */
+  settle(txId: string, settlement: Schemas["Settlement"]): Promise<Schemas["CommandAccepted"]> {
+    return this.#onTx(txId, "settle", settlement);
+  }
+
   /** Does an ended one again, as a new one. Asking twice gives the same. */
   retry(txId: string, how: Schemas["Retry"] = {}): Promise<Schemas["RetryAccepted"]> {
     return this.#onTx(txId, "retry", how);

@@ -19,7 +19,7 @@ use landfall_core::ports::store::{LaneRecord, LaneRow};
 use landfall_core::request::{Finality, Options, Payload, Request};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::{Status, Transaction};
-use landfall_core::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use landfall_core::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tags};
 use landfall_core::witness::Witnessed;
 use landfall_core::{
     Account, ChainId, Fingerprint, Gas, LaneId, LaneVersion, Millis, Price, QueueOrder, Slot, Token, TxHash,
@@ -100,6 +100,7 @@ impl Desk {
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            highest_signed: None,
             older: None,
         };
         let mut desk = Self {
@@ -187,7 +188,7 @@ impl Desk {
 
     fn carry_out(&mut self, action: Action) -> Result<LaneEvent> {
         Ok(match action {
-            Action::Load { limit } => {
+            Action::Load { limit, .. } => {
                 let waiting = (self.bound..self.admitted).take(usize::try_from(limit)?);
                 let waiting = waiting.map(|number| transaction(number, &self.request)).collect();
                 LaneEvent::Loaded(Loaded { waiting, asked: limit, ..Loaded::default() })
@@ -241,6 +242,7 @@ impl Desk {
             witnessed: Witnessed::by_one(self.head.at.number),
             safe: None,
             finalized: self.head.at.number.checked_sub(FINALITY),
+            tags: Tags::default(),
             fees: FeeQuote {
                 base_fee: self.head.base_fee,
                 slow: Price::gwei(1),

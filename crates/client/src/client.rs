@@ -157,6 +157,11 @@ impl Client {
         self.on_tx(id, "reject", Some(&json!({ "version": version }))).await
     }
 
+    /// A person's word on whose transaction took its nonce and does the same: `ours` or `foreign`.
+    pub async fn settle(&self, id: &str, taken: &str) -> Result<CommandAccepted, Error> {
+        self.on_tx(id, "settle", Some(&json!({ "taken": taken }))).await
+    }
+
     /// Does an ended one again, as a new one. Asking twice gives the same.
     pub async fn retry(&self, id: &str) -> Result<Accepted, Error> {
         self.on_tx(id, "retry", None::<&()>).await

@@ -145,6 +145,18 @@ pub enum Entry {
     Displaced {
         slot: Slot,
     },
+    /// What took the slot does the same as it, and is no attempt that is known: a person must say whose it was.
+    TakenAlike {
+        slot: Slot,
+        hash: TxHash,
+        block: BlockRef,
+    },
+    /// An operator said that what took the slot was somebody else's.
+    TakenByOther {
+        slot: Slot,
+        hash: TxHash,
+        block: BlockRef,
+    },
     /// The slot was proven foreign and the transaction waits for a new one.
     Requeued {
         slot: Slot,
@@ -231,6 +243,7 @@ pub const EVENTS: &[&str] = &[
     "tx.mined",
     "tx.reorged",
     "tx.displaced",
+    "tx.taken",
     "tx.confirmed",
     "tx.reverted",
     "tx.failed",
@@ -263,6 +276,7 @@ impl Entry {
             Self::Mined { .. } => Some("tx.mined"),
             Self::Reorged { .. } => Some("tx.reorged"),
             Self::Displaced { .. } => Some("tx.displaced"),
+            Self::TakenAlike { .. } => Some("tx.taken"),
             Self::FinalReorged { .. } => Some("chain.final_reorged"),
             Self::LandedAgain { .. } => Some("chain.landed_again"),
             Self::FinalLost { .. } => Some("chain.final_lost"),
@@ -303,6 +317,7 @@ impl Entry {
             | Self::Held { .. }
             | Self::Released
             | Self::CarriedOut { .. }
+            | Self::TakenByOther { .. }
             | Self::Requeued { .. } => None,
         }
     }
@@ -408,6 +423,8 @@ fn step(now: Replayed, entry: &Entry) -> Replayed {
         | Entry::LaneResumed { .. }
         | Entry::LaneAdopted { .. }
         | Entry::CarriedOut { .. }
+        | Entry::TakenAlike { .. }
+        | Entry::TakenByOther { .. }
         | Entry::LanePaused { .. }
         | Entry::LaneDisabled { .. }
         | Entry::LaneFilled { .. }

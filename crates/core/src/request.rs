@@ -168,6 +168,18 @@ pub enum Finality {
     Finalized,
 }
 
+impl Finality {
+    /// The chain's own word for a block, where it is one.
+    #[must_use]
+    pub fn tag(self) -> Option<&'static str> {
+        match self {
+            Self::Blocks(_) => None,
+            Self::Safe => Some("safe"),
+            Self::Finalized => Some("finalized"),
+        }
+    }
+}
+
 /// What becomes of a transaction whose slot was provably taken by a foreign one (E11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

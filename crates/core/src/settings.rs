@@ -88,6 +88,10 @@ pub enum PlantedInLane {
     AdoptsAtLoad,
     /// A lane goes on over slots that it does not know without a look at what they did.
     ComparesNothing,
+    /// Commands that wait are read again and again, and hide those behind them.
+    WaitingHideOthers,
+    /// What a person called ours is queued again.
+    OursIsSentAgain,
 }
 
 /// When a transaction of a lane is bound to a slot.
@@ -117,6 +121,8 @@ pub enum OnUnknownSlots {
 pub struct LaneSettings {
     /// When a mined transaction is done, unless the caller says otherwise.
     pub finality: Finality,
+    /// The chain has `safe` and `finalized` blocks, as far as it is configured.
+    pub tags: bool,
     /// How many slots may be out at once, counted from the chain's own count.
     pub max_in_flight: u64,
     /// When slots are handed out.
@@ -197,6 +203,7 @@ impl Default for LaneSettings {
     fn default() -> Self {
         Self {
             finality: Finality::Blocks(20),
+            tags: true,
             max_in_flight: 16,
             allocation: Allocation::Dispatch,
             max_signed_ahead: 1_000,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Call;
 use crate::request::{After, AskedFees, CallId, Payload, Request, Speed};
-use crate::view::Receipt;
+use crate::view::{BlockRef, Receipt};
 use crate::{ContentVersion, LaneId, Millis, Price, QueueOrder, Slot, TxHash, TxId};
 
 /// The states a caller sees, in the order of a life.
@@ -216,6 +216,27 @@ pub struct Won {
     pub hash: TxHash,
 }
 
+/// A transaction that took the slot of one of ours and does the same as one of its contents, and is no attempt that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenAlike {
+    pub hash: TxHash,
+    pub block: BlockRef,
+    /// The content that it does.
+    pub version: ContentVersion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+}
+
+/// Whose transaction took a slot, by the word of a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whose {
+    /// It was ours: what was asked for is done.
+    Ours,
+    /// It was somebody else's: what was asked for is still to be done, or fails, as its caller wants.
+    Foreign,
+}
+
 /// What a caller changed of how a transaction is carried, after it was accepted. What is absent is as asked at first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -287,6 +308,9 @@ pub struct Status {
     /// The chain's count has passed the slot and no attempt of ours is known to have won it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub displaced: bool,
+    /// What took its slot does the same: a person must say whose it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Box<TakenAlike>>,
     /// The hash a caller should look for: the winner's, else the newest attempt's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<TxHash>,
@@ -322,6 +346,7 @@ impl Status {
             approved: false,
             rechecking: false,
             displaced: false,
+            taken: None,
             hash: None,
             first_hash: None,
             won: None,

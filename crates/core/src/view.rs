@@ -72,6 +72,49 @@ pub struct AccountView {
     pub read: Look,
 }
 
+/// Does a chain say which of its blocks are safe, or finalized?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tag {
+    /// Nobody could say since the start.
+    #[default]
+    Unknown,
+    /// Whoever answered has no such block.
+    Lacking,
+    /// One was seen.
+    Known,
+}
+
+impl Tag {
+    /// After an answer; none where nobody gave one. What was seen once is there, also if it is not shown this time.
+    #[must_use]
+    pub fn after(self, answer: Option<bool>) -> Self {
+        match (self, answer) {
+            (_, Some(true)) => Self::Known,
+            (Self::Unknown, Some(false)) => Self::Lacking,
+            (known, _) => known,
+        }
+    }
+}
+
+/// What a chain says of its own blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tags {
+    pub safe: Tag,
+    pub finalized: Tag,
+}
+
+impl Tags {
+    /// Is there such a finality? Depth there always is.
+    #[must_use]
+    pub fn of(self, finality: Finality) -> Tag {
+        match finality {
+            Finality::Blocks(_) => Tag::Known,
+            Finality::Safe => self.safe,
+            Finality::Finalized => self.finalized,
+        }
+    }
+}
+
 /// How many blocks below the head slots are watched at most, also where `finalized` stands still.
 pub const DEEPEST_WATCH: u64 = 1_024;
 
@@ -88,6 +131,8 @@ pub struct ChainView {
     pub witnessed: Witnessed,
     pub safe: Option<u64>,
     pub finalized: Option<u64>,
+    /// Whether there are such blocks at all.
+    pub tags: Tags,
     pub fees: FeeQuote,
     /// Each account, at the head or as it was when it was last asked for on this fork.
     pub accounts: BTreeMap<Account, AccountView>,

@@ -1,7 +1,7 @@
 //! Doing what a plan asks for. Each action ends in one event; if it is lost (a panic in a library), the event it leaves
 //! behind is the cautious one, so a lane never waits for an answer that cannot come. What takes long is a task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{Chain, Codec, Error as ChainError, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::view::{BlockRef, Receipt, Standing};
-use landfall_core::{LaneId, Slot, TxHash, TxId};
+use landfall_core::{CommandId, LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
 use crate::prove::prove;
@@ -74,7 +74,9 @@ fn work(
     mailbox: Arc<Mailbox>,
 ) -> Work {
     match action {
-        Action::Load { limit } => Box::pin(async move { load(&shared, lane, limit, &mailbox).await }),
+        Action::Load { limit, taken } => {
+            Box::pin(async move { load(&shared, lane, limit, &taken, &mailbox).await })
+        }
         Action::Prepare(jobs) => Box::pin(async move { prepare(chain.as_ref(), jobs).await }),
         Action::Sign(drafts) => Box::pin(async move { sign(&shared, chain.as_ref(), lane, drafts).await }),
         Action::Send(outgoing) => Box::pin(async move { send(&shared, chain.as_ref(), outgoing).await }),
@@ -123,11 +125,21 @@ fn unknown(out: &Outgoing, text: &str) -> Sent {
     }
 }
 
-pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32, mailbox: &Mailbox) -> LaneEvent {
+/// Commands that were taken are left out: those that wait for long must not hide one that would free them.
+pub(crate) async fn load(
+    shared: &Shared,
+    lane: LaneId,
+    limit: u32,
+    taken: &BTreeSet<CommandId>,
+    mailbox: &Mailbox,
+) -> LaneEvent {
     let store = shared.parts.store.as_ref();
     let may_have_commands = mailbox.may_have_commands();
     let read = async {
-        let commands = if may_have_commands { store.commands(lane, COMMANDS).await? } else { Vec::new() };
+        let commands = match may_have_commands {
+            true => store.open_commands(lane, taken, COMMANDS).await?,
+            false => Vec::new(),
+        };
         let waiting = store.waiting(lane, limit).await?;
         let mut mentioned = Vec::new();
         for id in commands.iter().filter_map(|command| command.kind.tx()) {
@@ -145,7 +157,7 @@ pub(crate) async fn load(shared: &Shared, lane: LaneId, limit: u32, mailbox: &Ma
         Ok::<_, landfall_core::ports::store::Error>(loaded)
     };
     let read = read.await;
-    let has_none = read.as_ref().is_ok_and(|loaded| loaded.commands.is_empty());
+    let has_none = taken.is_empty() && read.as_ref().is_ok_and(|loaded| loaded.commands.is_empty());
     if may_have_commands && !has_none {
         mailbox.has_commands();
     }

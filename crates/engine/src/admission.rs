@@ -2,10 +2,10 @@
 
 use landfall_core::ports::chain::{Chain, EndpointHealth};
 use landfall_core::request::{
-    AskedFees, AtOnce, NewTransaction, OnInsufficientFunds, Options, Payload, Request, fingerprint,
+    AskedFees, AtOnce, Finality, NewTransaction, OnInsufficientFunds, Options, Payload, Request, fingerprint,
 };
-use landfall_core::settings::TxLimits;
-use landfall_core::view::{ChainStatus, ChainView};
+use landfall_core::settings::{LaneSettings, TxLimits};
+use landfall_core::view::{ChainStatus, ChainView, Tag, Tags};
 use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, TxId};
 
 use crate::parts::Parts;
@@ -81,6 +81,15 @@ pub enum Refused {
          account send its authorization itself"
     )]
     AuthorityManaged { position: usize, authority: Account },
+    #[error(
+        "chain {chain} has no {tag} block: it would stay mined for ever. Leave finality out, which is {own} here, or ask for a \
+         number of blocks{other}"
+    )]
+    FinalityLacking { chain: ChainId, tag: &'static str, own: String, other: &'static str },
+    #[error(
+        "no endpoint of chain {chain} has said yet whether there is a {tag} block; ask again, or ask for a number of blocks"
+    )]
+    FinalityUnknown { chain: ChainId, tag: &'static str },
     #[error("the request could not be written down: {0}")]
     Unwritable(String),
 }
@@ -106,6 +115,10 @@ pub(crate) fn admit(
         return Err(Refused::SlotCannotWait(lane));
     }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
+    if let (Some(asked), Some(chain)) = (options.finality, parts.chains.get(&lane.chain)) {
+        let tags = view.map(|view| view.tags).unwrap_or_default();
+        check_finality(lane.chain, asked, &chain.settings, tags)?;
+    }
     let fingerprint = fingerprint?;
     let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of, at_once };
     Ok(NewTransaction { id, lane, request })
@@ -139,6 +152,38 @@ pub(crate) fn check(
         return Err(Refused::DeadlinePassed);
     }
     Ok(())
+}
+
+/// What waits for a block that the chain never names stays mined for ever. The chain's own finality is taken on its operator's word.
+fn check_finality(
+    chain: ChainId,
+    asked: Finality,
+    settings: &LaneSettings,
+    tags: Tags,
+) -> Result<(), Refused> {
+    let tag = match asked.tag() {
+        None => return Ok(()),
+        Some(_) if asked == settings.finality => return Ok(()),
+        Some(tag) => tag,
+    };
+    let known = if settings.tags { tags.of(asked) } else { Tag::Lacking };
+    match known {
+        Tag::Known => Ok(()),
+        Tag::Unknown => Err(Refused::FinalityUnknown { chain, tag }),
+        Tag::Lacking => {
+            let own = match settings.finality {
+                Finality::Blocks(blocks) => format!("{blocks} blocks"),
+                Finality::Safe => "\"safe\"".to_owned(),
+                Finality::Finalized => "\"finalized\"".to_owned(),
+            };
+            let others = [(Finality::Safe, ", or \"safe\""), (Finality::Finalized, ", or \"finalized\"")];
+            let has = |(other, _): &&(Finality, &str)| {
+                *other != asked && settings.tags && tags.of(*other) == Tag::Known
+            };
+            let other = others.iter().find(has).map_or("", |(_, word)| word);
+            Err(Refused::FinalityLacking { chain, tag, own, other })
+        }
+    }
 }
 
 /// No block can still be in time. A deadline is judged by block time; only while no block is known, by our clock.
@@ -286,5 +331,39 @@ mod tests {
         }
         assert!(is_late(Some(block), None, block), "before the first block our clock is all there is");
         assert!(!is_late(None, Some(block), block));
+    }
+
+    #[test]
+    fn finality_that_the_chain_lacks_is_refused_and_one_that_nobody_knows_of_may_be_asked_for_again() {
+        let finalized = Finality::Finalized;
+        let (twenty, own) =
+            (LaneSettings::default(), LaneSettings { finality: finalized, ..LaneSettings::default() });
+        let untagged = LaneSettings { tags: false, ..LaneSettings::default() };
+        let of = |safe: Tag, finalized: Tag| Tags { safe, finalized };
+        let (known, lacking, unknown) = (Tag::Known, Tag::Lacking, Tag::Unknown);
+        let words = |asked: Finality, settings: &LaneSettings, tags: Tags| {
+            check_finality(ChainId(7), asked, settings, tags).map_err(|refused| match refused {
+                Refused::FinalityLacking { .. } => ("lacking", refused.to_string()),
+                Refused::FinalityUnknown { .. } => ("unknown", refused.to_string()),
+                other => panic!("{other}"),
+            })
+        };
+        assert_eq!(words(Finality::Blocks(3), &untagged, of(lacking, lacking)), Ok(()));
+        assert_eq!(words(finalized, &twenty, of(lacking, known)), Ok(()));
+        assert_eq!(words(finalized, &own, of(unknown, unknown)), Ok(()), "as the operator says");
+        assert_eq!(words(finalized, &own, of(lacking, lacking)), Ok(()), "as if it were left out");
+        let (why, said) = words(finalized, &twenty, of(known, lacking)).unwrap_err();
+        assert_eq!(why, "lacking");
+        for part in
+            ["chain 7 has no finalized block", "which is 20 blocks here", "number of blocks, or \"safe\""]
+        {
+            assert!(said.contains(part), "{said}");
+        }
+        let (why, said) = words(Finality::Safe, &own, of(lacking, known)).unwrap_err();
+        assert!(why == "lacking" && said.contains("which is \"finalized\" here"), "{said}");
+        let (why, said) = words(finalized, &twenty, of(known, unknown)).unwrap_err();
+        assert!(why == "unknown" && said.contains("ask again"), "{said}");
+        let (why, said) = words(finalized, &untagged, of(known, known)).unwrap_err();
+        assert!(why == "lacking" && !said.contains("safe"), "by its configuration: {said}");
     }
 }

@@ -1,6 +1,6 @@
 //! Explanations that do not come from a lane's memory: its lane runs on another node, or on none. Said from what is stored.
 
-use landfall_core::lane::{Hold, UnknownSlot, Until, in_block};
+use landfall_core::lane::{Hold, UnknownSlot, Until, in_block, taken_sentence};
 use landfall_core::ports::store::LaneSummary;
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::{LaneId, Slot};
@@ -70,6 +70,9 @@ impl Handle {
                 Some(hold) => format!("waiting for a nonce: {}", hold.sentence()),
                 None => "waiting for a nonce".to_owned(),
             },
+            (_, Some(nonce)) if status.taken.is_some() => {
+                status.taken.as_deref().map_or(String::new(), |taken| taken_sentence(tx, nonce, taken))
+            }
             (_, Some(nonce)) if status.displaced => {
                 format!("the chain has used nonce {nonce}, but shows no receipt for any of our attempts")
             }

@@ -2,11 +2,12 @@
 //! end without a signature ends. What has stored bytes keeps its slot, gets its no-op when the signer is back, and may
 //! still land until then.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_core::lane::{Action, Lane, LaneEvent};
-use landfall_core::ports::store::{Command, CommandKind};
-use landfall_core::{LaneId, Token};
+use landfall_core::ports::store::{Command, CommandKind, Error};
+use landfall_core::{CommandId, LaneId, Token};
 
 use crate::lives::Lives;
 use crate::mailbox::Mailbox;
@@ -22,6 +23,7 @@ pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
         | CommandKind::SpeedUp { .. }
         | CommandKind::Approve { .. }
         | CommandKind::Reject { .. }
+        | CommandKind::Settle { .. }
         | CommandKind::Pause
         | CommandKind::Resume
         | CommandKind::AcceptStore
@@ -33,11 +35,29 @@ pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
 
 /// Somebody asked for something that can be done here.
 pub(crate) async fn has_work(shared: &Shared, lane: LaneId) -> bool {
-    match shared.parts.store.commands(lane, actions::COMMANDS).await {
-        Ok(commands) => commands.iter().any(|command| needs_no_key(&command.kind)),
+    match up_to_work(shared, lane).await {
+        Ok(found) => found.is_some(),
         Err(error) => {
             tracing::warn!(lane = %shared.shown(lane), %error, "the commands of a lane without signer could not be read");
             false
+        }
+    }
+}
+
+/// The commands that need a key, up to a page with one that does not; none if there is no such page. They stay open, and must
+/// not hide those behind them.
+async fn up_to_work(shared: &Shared, lane: LaneId) -> Result<Option<BTreeSet<CommandId>>, Error> {
+    let mut passed = BTreeSet::new();
+    loop {
+        let commands = shared.parts.store.open_commands(lane, &passed, actions::COMMANDS).await?;
+        let needs_key = commands.iter().filter(|command| !needs_no_key(&command.kind));
+        let before = passed.len();
+        passed.extend(needs_key.map(|command| command.id));
+        if passed.len() - before < commands.len() {
+            return Ok(Some(passed));
+        }
+        if commands.is_empty() {
+            return Ok(None);
         }
     }
 }
@@ -63,13 +83,16 @@ async fn apply(shared: &Shared, id: LaneId, token: Token) -> Result<(), String> 
     let time = LaneTime::begin(parts.clock.as_ref());
     let mut lane = Lane::load(record, Arc::new(settings), time.now());
     let mailbox = Mailbox::default();
+    let passed = up_to_work(shared, id).await.map_err(|error| error.to_string())?;
+    let Some(passed) = passed else { return Ok(()) };
     while shared.session_is_live() {
         let load = lane.plan(time.now()).actions.into_iter().find_map(|action| match action {
-            Action::Load { limit } => Some(limit),
+            Action::Load { limit, taken } => Some((limit, taken)),
             _ => None,
         });
-        let Some(limit) = load else { return Ok(()) };
-        let mut event = actions::load(shared, id, limit, &mailbox).await;
+        let Some((limit, mut taken)) = load else { return Ok(()) };
+        taken.extend(&passed);
+        let mut event = actions::load(shared, id, limit, &taken, &mailbox).await;
         if let LaneEvent::Loaded(loaded) = &mut event {
             loaded.commands.retain(|command: &Command| needs_no_key(&command.kind));
             if loaded.commands.is_empty() {

@@ -299,6 +299,12 @@ fn warnings(commit: &LaneCommit) -> Vec<(Option<TxId>, String)> {
     let of = |new: &NewEntry| match &new.entry {
         Entry::LaneHeld { text } => Some((new.tx, format!("the lane holds: {text}"))),
         Entry::LaneAdopted { text, .. } => Some((new.tx, text.clone())),
+        Entry::TakenAlike { slot, hash, .. } => Some((
+            new.tx,
+            format!(
+                "nonce {slot} was taken by {hash}, which does the same and is not known: say whose it was"
+            ),
+        )),
         Entry::Displaced { slot } => {
             Some((new.tx, format!("nonce {slot} was used, and none of our attempts is known to have won it")))
         }

@@ -233,6 +233,7 @@ mod tests {
             bound,
             ended: Vec::new(),
             attempts: Vec::new(),
+            highest_signed: None,
             older: None,
         }
     }

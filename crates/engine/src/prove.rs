@@ -15,15 +15,18 @@ pub(crate) async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> Lane
     let found = async {
         let Some(block) = passing_block(chain, lane, slot, proof.up_to).await? else { return Ok(None) };
         let receipts = chain.block_receipts(&block).await?;
-        if let Some(receipt) = receipts.into_iter().find(|receipt| proof.ours.contains(&receipt.hash)) {
+        if let Some(receipt) = receipts.iter().find(|receipt| proof.ours.contains(&receipt.hash)) {
             tracing::debug!(hash = %receipt.hash, "the slot is ours after all; its receipt will be found");
             return Ok(None);
         }
-        let taker = chain.taker(&block, lane.signer, slot).await?;
+        let mut taker = chain.taker(&block, lane.signer, slot).await?;
         // A node that has lost its receipts may show none where the block holds our transaction (H1).
         if taker.as_ref().is_some_and(|taker| proof.ours.contains(&taker.hash)) {
             tracing::debug!(chain = %lane.chain, %slot, "the block holds one of ours, but its receipt is not shown");
             return Ok(None);
+        }
+        if let Some(taker) = &mut taker {
+            taker.receipt = receipts.into_iter().find(|receipt| receipt.hash == taker.hash);
         }
         Ok::<_, Error>(Some(LaneEvent::Foreign { slot, block, taker }))
     };

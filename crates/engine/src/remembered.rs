@@ -58,6 +58,7 @@ mod tests {
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            highest_signed: None,
             older: None,
         }
     }

@@ -7,8 +7,8 @@ use landfall_core::fees::{Fees, content_ceiling};
 use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
 use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
-use landfall_core::transaction::{Terms, Transaction, TxState};
-use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxId};
+use landfall_core::transaction::{Terms, Transaction, TxState, Whose};
+use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxHash, TxId};
 
 use crate::admission::{self, Refused, Submission};
 use crate::handle::{Handle, SubmitError};
@@ -33,6 +33,8 @@ pub enum Cannot {
     NotAsked(TxState),
     #[error("version {asked} is not what is asked about; its newest content is version {newest}")]
     OtherVersion { asked: ContentVersion, newest: ContentVersion },
+    #[error("there is nothing to settle: nothing unknown that does the same has taken its nonce; it is {}", .0.name())]
+    NotTaken(TxState),
     #[error("nonce {slot} is in use{}; it ends only on chain", .tx.map_or(String::new(), |tx| format!(" by transaction {tx}")))]
     SlotBound { slot: Slot, tx: Option<TxId> },
     #[error("the chain has used nonce {slot}: the account's count is {count}")]
@@ -86,6 +88,9 @@ pub(crate) fn asks_the_same(known: &CommandKind, asked: &CommandKind) -> bool {
         (CommandKind::CancelAll { .. }, CommandKind::CancelAll { .. }) => true,
         (CommandKind::Approve { tx, .. }, CommandKind::Approve { tx: other, .. })
         | (CommandKind::Reject { tx, .. }, CommandKind::Reject { tx: other, .. }) => tx == other,
+        (CommandKind::Settle { tx, whose, .. }, CommandKind::Settle { tx: other, whose: others, .. }) => {
+            tx == other && whose == others
+        }
         (known, asked) => known == asked,
     }
 }
@@ -191,6 +196,27 @@ impl Handle {
             Ok(())
         })
         .await
+    }
+
+    /// A person's word on whose transaction took its nonce and does the same. Also of one that has ended, if its block was lost.
+    pub async fn settle(
+        &self,
+        tx: &Transaction,
+        whose: Whose,
+        key: Option<&RequestId>,
+    ) -> Result<CommandId, SteerError> {
+        let taken = tx.status.taken.as_deref().map(|taken| taken.hash);
+        let asked = |hash: TxHash| CommandKind::Settle { tx: tx.id, whose, hash };
+        if let Some(hash) = taken.or(tx.status.hash)
+            && let Some(known) = self.known_command(tx.lane, &asked(hash), key).await?
+        {
+            return Ok(known);
+        }
+        let Some(hash) = taken else {
+            open(tx)?;
+            return Err(Cannot::NotTaken(tx.status.state).into());
+        };
+        Ok(self.command_keyed(tx.lane, asked(hash), key).await?)
     }
 
     /// A command on a transaction: a known key is answered as before, an ended transaction is refused.

@@ -2,6 +2,7 @@
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
 mod clock;
+mod commands;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -307,8 +308,13 @@ impl Reads for Handled {
         self.memory.command(id).await
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
-        self.memory.commands(lane, limit).await
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<landfall_core::CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
+        self.memory.open_commands(lane, taken, limit).await
     }
 
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error> {
@@ -390,22 +396,30 @@ async fn engine() -> (Engine, Handled) {
 /// The store has a clock of its own.
 async fn engine_at(clock: Arc<TokioClock>) -> (Engine, Handled) {
     let store = Handled::new(TokioClock::new());
-    let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
     let signer: Arc<dyn Signer> = Arc::new(NoKey);
+    (engine_on(&store, clock, BTreeMap::from([(LANE, signer)])).await, store)
+}
+
+async fn engine_on(
+    store: &Handled,
+    clock: Arc<TokioClock>,
+    signers: BTreeMap<LaneId, Arc<dyn Signer>>,
+) -> Engine {
+    let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
     let parts = Parts {
         slots_at_admission: BTreeSet::new(),
         adopts_unknown: BTreeSet::new(),
         address: None,
         store: Arc::new(store.clone()),
         chains: BTreeMap::from([(LANE.chain, chain)]),
-        signers: BTreeMap::from([(LANE, signer)]),
+        signers,
         clock,
         random: Arc::new(Counting::default()),
         node: "one".to_owned(),
         timings: Timings::default(),
         telemetry: Telemetry::default(),
     };
-    (Engine::start(parts).await.unwrap(), store)
+    Engine::start(parts).await.unwrap()
 }
 
 fn submission() -> Submission {

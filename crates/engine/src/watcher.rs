@@ -13,7 +13,7 @@ use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::ports::store::{ChainRecord, Write};
 use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
-use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tag, Tags};
 use landfall_core::witness::Witnessed;
 use landfall_core::{Account, ChainId, LaneId, Millis};
 use tokio::time::Instant;
@@ -47,6 +47,11 @@ pub(crate) struct Watcher {
     status: ChainStatus,
     /// The last block that the chain called final.
     finalized: Option<BlockRef>,
+    /// When a transaction is done here, unless its caller says otherwise.
+    finality: Finality,
+    tags: Tags,
+    /// The chain has no tags by its configuration, and is not asked.
+    untagged: bool,
     accounts: Accounts,
     /// The look that is under way.
     looked: Look,
@@ -77,6 +82,13 @@ impl Watcher {
             known: None,
             status: ChainStatus::Live,
             finalized: None,
+            finality: settings.finality,
+            tags: if settings.tags {
+                Tags::default()
+            } else {
+                Tags { safe: Tag::Lacking, finalized: Tag::Lacking }
+            },
+            untagged: !settings.tags,
             accounts: Accounts::default(),
             looked: Look::default(),
             witnesses: Witnesses::new(settings.witness_wait),
@@ -172,6 +184,8 @@ impl Watcher {
             self.tagged(BlockAt::Finalized),
         );
         let (answers, fees) = (answers?, fees?);
+        let safe = self.take_tag(Finality::Safe, safe);
+        let finalized = self.take_tag(Finality::Finalized, finalized);
         self.accounts.take(&reasons, &due, answers);
         if self.status == ChainStatus::Live && self.adopt(&blocks) {
             tracing::info!(chain = %id, head = head.at.number, "the chain went over to another fork");
@@ -195,6 +209,7 @@ impl Watcher {
             recent: Arc::new(self.recent.clone()),
             safe: safe.filter(|block| self.agrees(block)).map(|block| block.number),
             finalized: finalized.map(|block| block.number),
+            tags: self.tags,
             fees,
             accounts: self.accounts.views(),
         };
@@ -360,9 +375,32 @@ impl Watcher {
         replaced
     }
 
-    async fn tagged(&self, tag: BlockAt) -> Option<BlockRef> {
-        // Chains without the tag answer with an error; finality by depth does not need it.
-        self.chain.block(tag).await.ok().flatten().map(|block| block.at)
+    /// The block with this tag; none if whoever answers has no such block. An error: nobody could say.
+    async fn tagged(&self, tag: BlockAt) -> Result<Option<BlockRef>, Error> {
+        if self.untagged {
+            return Ok(None);
+        }
+        Ok(self.chain.block(tag).await?.map(|block| block.at))
+    }
+
+    /// What was answered. Finality by depth needs no tag; one that waits for a tag which is not there waits for ever.
+    fn take_tag(&mut self, finality: Finality, answer: Result<Option<BlockRef>, Error>) -> Option<BlockRef> {
+        let before = self.tags.of(finality);
+        let tag = before.after(answer.as_ref().ok().map(Option::is_some));
+        match finality {
+            Finality::Safe => self.tags.safe = tag,
+            Finality::Finalized => self.tags.finalized = tag,
+            Finality::Blocks(_) => {}
+        }
+        if tag != before && tag == Tag::Lacking && finality == self.finality {
+            let word = finality.tag().unwrap_or_default();
+            tracing::warn!(
+                chain = %self.chain.id(),
+                "finality is {word:?}, and no endpoint knows a {word} block: what is mined does not become final until one \
+                 does. Use other endpoints, or set finality to a number of blocks"
+            );
+        }
+        answer.ok().flatten()
     }
 
     /// What the store remembers of the chain; for a new one, where it begins.

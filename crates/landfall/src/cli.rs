@@ -16,7 +16,7 @@ pub(crate) use bench::{Bench, BenchChain, BenchMode};
 pub(crate) use chain::Chain;
 pub(crate) use keys::{ApiKey, Import, Key, KeyAddress, NewApiKey, Password};
 pub(crate) use lane::{Lane, LaneName};
-pub(crate) use tx::{Tx, TxDecision, TxList, TxName, TxReplace, TxSend};
+pub(crate) use tx::{Tx, TxDecision, TxList, TxName, TxReplace, TxSend, TxSettle};
 pub(crate) use webhook::{Webhook, WebhookDeliveries, WebhookName, WebhookWanted};
 
 /// A self-hosted transaction engine: hand it a transaction once, it lands exactly once.

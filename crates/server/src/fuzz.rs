@@ -161,6 +161,7 @@ fn submissions_and_what_is_asked_of_them() {
         json!({ "maxFeePerGas": "1", "speed": "normal" }),
         json!({ "from": 1, "to": 2 }),
         json!({ "version": 2 }),
+        json!({ "taken": "ours" }),
         json!({ "name": "a", "role": "submitter", "signers": [SIGNER], "ratePerS": 5, "expiresAt": "2030-01-01T00:00:00Z" }),
     ];
     survives(seeds, |bytes| {
@@ -173,6 +174,7 @@ fn submissions_and_what_is_asked_of_them() {
             body::replacement(value.clone()).is_ok(),
             body::speed_up(value.clone()).is_ok(),
             body::version(value.clone()).is_ok(),
+            body::taken(value.clone()).is_ok(),
             body::retry(value.clone()).is_ok(),
             body::range(value.clone(), 100).is_ok(),
             body::new_key(value, Millis(1)).is_ok(),

@@ -74,6 +74,8 @@ codes! {
     NotTaken, "not_taken_by_chain", UNPROCESSABLE_ENTITY, "The chain does not take such a transaction";
     BadAuthorization, "bad_authorization", UNPROCESSABLE_ENTITY, "An authorization cannot be used";
     AuthorityManaged, "authority_managed", UNPROCESSABLE_ENTITY, "An authorization is by another signer of this installation";
+    FinalityLacking, "finality_unavailable", UNPROCESSABLE_ENTITY, "The chain has no such finality";
+    FinalityUnknown, "finality_unknown", SERVICE_UNAVAILABLE, "It is not known yet whether the chain has such a finality";
     NothingToDo, "nothing_to_do", UNPROCESSABLE_ENTITY, "The transaction does nothing";
     DeadlinePassed, "deadline_passed", UNPROCESSABLE_ENTITY, "The deadline has passed";
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
@@ -92,6 +94,7 @@ codes! {
     TooManyVersions, "too_many_versions", CONFLICT, "The transaction was replaced too often";
     AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
     NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
+    NothingToSettle, "nothing_to_settle", CONFLICT, "There is nothing to settle";
     SlotBound, "slot_bound", CONFLICT, "The nonce is in use";
     SlotUsed, "slot_used", CONFLICT, "The chain has used the nonce";
     SlotGap, "slot_gap", CONFLICT, "A hole would be left";
@@ -171,7 +174,8 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // That a lane holds is told elsewhere, once.
-        if self.code.status().is_server_error() && !matches!(self.code, Code::NoSlot | Code::OutOfSync) {
+        let is_ours = !matches!(self.code, Code::NoSlot | Code::OutOfSync | Code::FinalityUnknown);
+        if self.code.status().is_server_error() && is_ours {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }
         let owner = self.owner.as_ref().map(|owner| owner.address.clone().unwrap_or(owner.node.clone()));
@@ -241,6 +245,7 @@ impl From<SteerError> for Problem {
             Cannot::TooManyContents(_) => Code::TooManyVersions,
             Cannot::AtCeiling { .. } | Cannot::TooManyAttempts(_) => Code::AtCeiling,
             Cannot::NotAsked(_) | Cannot::OtherVersion { .. } => Code::NotAsked,
+            Cannot::NotTaken(_) => Code::NothingToSettle,
             Cannot::SlotBound { .. } => Code::SlotBound,
             Cannot::SlotUsed { .. } => Code::SlotUsed,
             Cannot::SlotGap { .. } => Code::SlotGap,
@@ -281,6 +286,8 @@ impl From<Refused> for Problem {
             Refused::TooLarge { .. } => (Code::DataTooLarge, "payload.data"),
             Refused::BadAuthorization { .. } => (Code::BadAuthorization, "payload.authorizationList"),
             Refused::AuthorityManaged { .. } => (Code::AuthorityManaged, "payload.authorizationList"),
+            Refused::FinalityLacking { .. } => (Code::FinalityLacking, "options.finality"),
+            Refused::FinalityUnknown { .. } => (Code::FinalityUnknown, "options.finality"),
             Refused::Unwritable(_) => (Code::Internal, "payload"),
         };
         Self::at(code, field, refused.to_string())

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::{Bytes, U256};
-use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
+use landfall_core::ports::store::{CommandKind, LaneSummary, Reads, TxQuery};
 use landfall_core::transaction::TxState;
 use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
+use landfall_engine::Handle;
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE, Fate};
 use crate::chain::wire::{Content, Wire};
@@ -280,12 +281,29 @@ pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
                 let Some(handle) = nodes.handle(node) else { continue };
                 let hold = handle.explain_lane(lane.lane).await;
                 if hold.is_some_and(|text| text.contains("did not send")) {
+                    flood(&world, &handle, &lane).await;
                     world.trace(format_args!("an operator resumes {}", lane.lane));
                     // Refused by a node in trouble: the next round asks again.
                     handle.command(lane.lane, CommandKind::Resume).await.ok();
                 }
             }
         }
+    }
+}
+
+/// More commands than are read at once.
+const FLOOD: usize = 300;
+
+/// More fills than one reading of commands shows wait for the resume that comes after them; once for each lane.
+async fn flood(world: &World, handle: &Handle, lane: &LaneSummary) {
+    if !world.scenario.flooded || !world.lock().flooded_lanes.insert(lane.lane) {
+        return;
+    }
+    world.trace(format_args!("an operator asks {} for many fills", lane.lane));
+    let slot = lane.row.chain_count.unwrap_or_default();
+    for _ in 0..FLOOD {
+        // Refused by a node in trouble: it is one less.
+        handle.command(lane.lane, CommandKind::Fill { from: slot, to: slot }).await.ok();
     }
 }
 

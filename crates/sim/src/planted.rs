@@ -151,6 +151,10 @@ planted! {
     DayByOwnClock = "day of the budget by the node's clock", found by [Ends];
     /// What was stored is not sent before the time that was stored with it.
     WaitsForStoredTime = "stored time in the future waited for", found by [Ends];
+    /// Commands that wait are read again and again, and hide those behind them.
+    WaitingHideOthers = "waiting commands that hide others", found by [Ends];
+    /// What a person called ours is queued again.
+    OursIsSentAgain = "own transaction sent again after a person's word", found by [HoldsWhenUnsure, LandsOnce];
 }
 
 impl Planted {
@@ -197,6 +201,8 @@ impl Planted {
             Self::CeilingForgotten => Some(PlantedInLane::CeilingForgotten),
             Self::DayByOwnClock => Some(PlantedInLane::DayByOwnClock),
             Self::WaitsForStoredTime => Some(PlantedInLane::WaitsForStoredTime),
+            Self::WaitingHideOthers => Some(PlantedInLane::WaitingHideOthers),
+            Self::OursIsSentAgain => Some(PlantedInLane::OursIsSentAgain),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -283,6 +289,9 @@ impl Planted {
                 let budget = Some(13_000_000_000_000_000);
                 Scenario { rates, budget, chains: 1, signers: 1, keep: None, ..Scenario::from_seed(seed) }
             }
+            Self::WaitingHideOthers => {
+                Scenario { flooded: true, ..Scenario::from_seed(seed) }.with(self.takes())
+            }
             Self::ToldBeforeCommit => Scenario { slots_at_admission: true, ..Scenario::from_seed(seed) },
             _ => Scenario::from_seed(seed).with(self.takes()),
         }
@@ -299,7 +308,8 @@ impl Planted {
             Self::ReloadedUnderOldToken => &[Fault::LateCommit],
             Self::LimitForEver => &[Fault::Refusal],
             Self::RefusalFreesSlot | Self::RefusalEndsTaken => &[Fault::Verdict],
-            Self::AlikeIsForeign => &[Fault::RestoredStore, Fault::FeeSpike],
+            Self::AlikeIsForeign | Self::OursIsSentAgain => &[Fault::RestoredStore, Fault::FeeSpike],
+            Self::WaitingHideOthers => &[Fault::ForeignUse, Fault::Crash],
             Self::JumpsOverUnknown | Self::AdoptsAtLoad | Self::ComparesNothing => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],
             Self::RecheckedAtOnce => &[Fault::Reorg],

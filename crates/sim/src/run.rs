@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_core::Millis;
 use landfall_core::ports::store::Reads;
+use landfall_core::transaction::Whose;
 use landfall_store::Memory;
 
 use crate::callers;
@@ -253,8 +255,37 @@ async fn restored(
             world.violated(Rule::HoldsWhenUnsure, text);
         }
     }
+    if world.lock().violations.is_empty() {
+        settle_taken(world, nodes, checkers, since).await;
+    }
     if marked && world.lock().violations.is_empty() {
         accepted(world, nodes, checkers).await;
+    }
+}
+
+/// A person looks at what took slots and does the same as transactions of the copy, and says that it was ours: nothing else does that here.
+async fn settle_taken(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers, since: Millis) {
+    let mut settled = Vec::new();
+    for tx in checkers.all().await.into_iter().filter(|tx| tx.status.taken.is_some()) {
+        let handles = nodes.alive().into_iter().filter_map(|node| nodes.handle(node));
+        for handle in handles {
+            if handle.settle(&tx, Whose::Ours, None).await.is_ok() {
+                world.trace(format_args!("an operator settles {} as ours", tx.id));
+                settled.push(tx.id);
+                break;
+            }
+        }
+    }
+    if settled.is_empty() {
+        return;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    checkers.nothing_is_given_up_that_landed(since).await;
+    for tx in checkers.all().await.into_iter().filter(|tx| settled.contains(&tx.id)) {
+        if !tx.status.state.is_terminal() {
+            let text = format!("{} was settled by a person and has not ended", tx.id);
+            world.violated(Rule::Ends, text);
+        }
     }
 }
 

@@ -140,6 +140,8 @@ pub struct Scenario {
     pub quiet: bool,
     /// The chain stands still for half an hour when it does.
     pub long_halt: bool,
+    /// An operator asks a lane that holds for more fills than one reading of commands shows, before resuming it.
+    pub flooded: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
     pub rates: BTreeMap<Fault, u64>,
 }
@@ -186,6 +188,7 @@ impl Scenario {
             slots_at_admission: false,
             quiet: false,
             long_halt: false,
+            flooded: false,
             rates,
         };
         let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
@@ -200,6 +203,7 @@ impl Scenario {
         let hushed = rng.chance(40);
         scenario.slots_at_admission = rng.chance(250);
         let contested = rng.chance(40);
+        scenario.flooded = rng.chance(150);
         scenario.choose_later(&mut Rng::new(seed ^ LATER));
         match (hushed, contested) {
             (true, _) => scenario.hushed(),

@@ -4,6 +4,7 @@
 //! A group is one transaction: its lanes are locked, looked at, written, fenced and committed, with time between each of
 //! these. After a lost answer it is tried again, which waits for the lanes' locks and so finds out what became of it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -513,9 +514,14 @@ impl Reads for SimStore {
         read
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
         self.reach("read commands").await?;
-        self.memory.commands(lane, limit).await
+        self.memory.open_commands(lane, taken, limit).await
     }
 
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {

@@ -186,6 +186,8 @@ pub(crate) struct Inner {
     pub(crate) told: Vec<TxId>,
     /// Lanes in which everything was cancelled at some time.
     pub(crate) cancelled_lanes: BTreeSet<LaneId>,
+    /// Lanes that were asked for many fills at once.
+    pub(crate) flooded_lanes: BTreeSet<LaneId>,
     /// Contents to which a person said yes.
     pub(crate) approved: BTreeSet<Content>,
     /// Contents that were refused for good, by all who were asked.
@@ -224,6 +226,7 @@ impl World {
             asked: BTreeMap::new(),
             told: Vec::new(),
             cancelled_lanes: BTreeSet::new(),
+            flooded_lanes: BTreeSet::new(),
             approved: BTreeSet::new(),
             refused: BTreeSet::new(),
             empties: Vec::new(),

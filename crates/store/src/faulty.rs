@@ -3,7 +3,7 @@
 //! It makes the two failures of a commit that look alike to a caller: one that was not done, and one that was done
 //! but whose answer never came.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -153,8 +153,13 @@ impl Reads for Faulty {
         self.store.waiting(lane, limit).await
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
-        self.store.commands(lane, limit).await
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
+        self.store.open_commands(lane, taken, limit).await
     }
 
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {

@@ -193,6 +193,7 @@ impl RawTransaction {
             to: self.to.map(Account),
             value: Wei(self.value.0),
             data: self.input,
+            receipt: None,
         }
     }
 }

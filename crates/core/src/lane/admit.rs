@@ -64,7 +64,7 @@ impl Lane {
         self.load.running = true;
         self.load.more = false;
         self.load.news = false;
-        plan.actions.push(Action::Load { limit });
+        plan.actions.push(Action::Load { limit, taken: self.taken_commands() });
     }
 
     pub(super) fn take_loaded(&mut self, loaded: Loaded, now: Millis) {
@@ -88,6 +88,10 @@ impl Lane {
             self.load.news = true;
             // Those that take long stay in the store, and are read each time.
             self.load.not_before = now.after(NEXT_COMMANDS_AFTER);
+        }
+        if std::mem::take(&mut self.load.skips_commands) {
+            self.load.news = true;
+            return;
         }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
         self.take_commands(commands.collect(), reach, now);
@@ -141,6 +145,7 @@ impl Lane {
         self.load.news = true;
         self.load.left.clear();
         self.load.done.clear();
+        self.load.skips_commands = false;
         self.load.not_before = now.after(back_off(3, 100, 1_000));
     }
 

@@ -15,7 +15,7 @@ use alloy_primitives::U256;
 use super::admit::first_prep;
 use super::budget::worst_fee;
 use super::funds::{NO_OP_BYTES, unsigned_bytes, worst_cost};
-use super::{Hold, Lane, Means, Plan, Prep, SlotRecord, Tentative, Waiting};
+use super::{Expected, Hold, Lane, Means, Plan, Prep, SlotRecord, Tentative, Waiting};
 use crate::attempt::{Attempt, Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
@@ -97,7 +97,8 @@ impl Lane {
             self.occupy(slot, tx.takes_two_slots());
             let mut record = SlotRecord { tx: Some(tx.id), ..SlotRecord::default() };
             record.work.gas = Some(candidate.gas);
-            (record.work.signing_fee, record.work.signing_cost) = (candidate.fee, candidate.cost);
+            let Candidate { fee, cost, .. } = candidate;
+            record.work.expected = Some(Box::new(Expected { fee, cost }));
             self.slots.insert(slot, record);
             self.bound.insert(tx);
         }

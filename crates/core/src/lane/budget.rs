@@ -13,7 +13,7 @@
 use alloy_primitives::U256;
 
 use super::funds::{draft_bytes, unsigned_bytes};
-use super::{Lane, Means, Prep, SlotRecord, Waiting};
+use super::{Expected, Lane, Means, Prep, SlotRecord, Waiting};
 use crate::attempt::{Attempt, Draft};
 use crate::fees::{Fees, first_price};
 use crate::view::{ChainStatus, Receipt};
@@ -94,7 +94,8 @@ impl Lane {
             let Some(draft) = self.first_draft(slot, record, &view).filter(|draft| !draft.no_op) else {
                 continue;
             };
-            let (before, fee) = (self.slot_fee(record), self.draft_fee(&draft));
+            let (before, expected) = (self.slot_fee(record), self.expected(&draft));
+            let fee = expected.fee;
             // What is kept for it now is free for others, if not for itself.
             left = left.saturating_add(before);
             if fee <= left {
@@ -102,7 +103,7 @@ impl Lane {
                 if fee != before
                     && let Some(record) = self.slots.get_mut(&slot)
                 {
-                    record.work.signing_fee = fee;
+                    record.work.expected = Some(Box::new(expected));
                 }
             } else if let Some(id) = draft.tx {
                 self.unreserve(id, now);
@@ -153,12 +154,13 @@ impl Lane {
         let fee = |attempt: &Attempt| worst_fee(&attempt.fees, attempt.gas, self.data_fee(attempt.raw.len()));
         let stored = record.attempts.iter().map(fee).max();
         let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
-        let signing = is_expected.then_some(record.work.signing_fee);
+        let signing = record.work.expected.as_ref().filter(|_| is_expected).map(|expected| expected.fee);
         stored.max(signing).unwrap_or_default()
     }
 
-    /// The fee of a draft at worst.
-    pub(super) fn draft_fee(&self, draft: &Draft) -> U256 {
-        worst_fee(&draft.fees, draft.gas, self.data_fee(draft_bytes(draft)))
+    /// A draft, at worst.
+    pub(super) fn expected(&self, draft: &Draft) -> Expected {
+        let fee = worst_fee(&draft.fees, draft.gas, self.data_fee(draft_bytes(draft)));
+        Expected { fee, cost: self.draft_cost(draft) }
     }
 }

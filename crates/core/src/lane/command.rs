@@ -1,17 +1,23 @@
 //! Commands: what callers and operators ask for on the way. Each is a stored row. Most are applied when they are read;
 //! those that take longer stay open until they are done, and are read again after a crash.
+//!
+//! They are taken in their order, a page at a time. Those that stay open are left out of the next page, so that however many wait,
+//! the one behind them that frees the lane is read.
+
+use std::collections::BTreeSet;
 
 use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, TxState};
-use crate::{ContentVersion, Millis, QueueOrder, Slot, TxId};
+use crate::{CommandId, ContentVersion, Millis, QueueOrder, TxId};
 
 impl Lane {
     /// `reach` is how far the load that brought them has read the queue; none if to its end.
     pub(super) fn take_commands(&mut self, commands: Vec<Command>, reach: Option<QueueOrder>, now: Millis) {
         for command in commands {
             if self.is_older() && command.kind != CommandKind::AcceptStore {
+                self.left_open.insert(command.id);
                 continue;
             }
             match command.kind {
@@ -23,10 +29,8 @@ impl Lane {
                 CommandKind::Reject { tx, version } => self.reject(tx, version, now),
                 CommandKind::Pause => self.pause(now),
                 CommandKind::Resume => {
-                    self.resume(now);
-                    if self.resume_over_strangers(command.id) {
-                        continue;
-                    }
+                    self.resume(command.id, now);
+                    continue;
                 }
                 CommandKind::AcceptStore => {
                     self.accept_store(command.id);
@@ -45,9 +49,27 @@ impl Lane {
                     self.ask_reset(command.id);
                     continue;
                 }
+                CommandKind::Settle { tx, whose, hash } => {
+                    self.ask_settle(command.id, tx, whose, hash);
+                    continue;
+                }
             }
             self.finish_command(command.id);
         }
+    }
+
+    /// Commands that were read and are not done. What a cancel of everything is still to do is found by reading it again.
+    pub(super) fn taken_commands(&self) -> BTreeSet<CommandId> {
+        if self.planted_page() {
+            return BTreeSet::new();
+        }
+        let mut taken = self.left_open.clone();
+        taken.extend(&self.accepted);
+        taken.extend(self.fills.keys());
+        taken.extend(self.reset.commands());
+        taken.extend(self.settles.keys());
+        taken.extend(self.strangers.resuming());
+        taken
     }
 
     /// A transaction that has ended meanwhile is not here, and nothing is done.
@@ -125,21 +147,15 @@ impl Lane {
         }
     }
 
-    /// Ends a pause and lets transactions in again. That slots which the chain has used and we do not know are not ours is a longer
-    /// matter: [`super::stranger`].
-    fn resume(&mut self, now: Millis) {
-        let stood = std::mem::take(&mut self.row.paused) | std::mem::take(&mut self.row.disabled);
-        if stood {
+    /// Ends a pause and lets transactions in again, once: a pause that comes after it counts, however long the rest of it takes.
+    /// That rest is about what the chain has used or taken back: [`super::stranger`].
+    fn resume(&mut self, command: CommandId, now: Millis) {
+        let is_new = self.row.resuming != Some(command);
+        if is_new && (self.row.paused || self.row.disabled) {
+            (self.row.paused, self.row.disabled) = (false, false);
             let text = "an operator resumed it".to_owned();
             self.changes.journal(None, now, Entry::LaneResumed { text });
         }
-        // Also an operator's word that a final slot which the chain took back may be filled.
-        if let (Some(history), Some(count)) = (self.row.history, self.chain_count())
-            && count <= history
-        {
-            self.row.history = count.0.checked_sub(1).map(Slot);
-            let text = format!("an operator resumed it: nonce {count}, which was final, may be filled");
-            self.changes.journal(None, now, Entry::LaneResumed { text });
-        }
+        self.ask_resume(command, is_new);
     }
 }

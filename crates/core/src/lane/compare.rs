@@ -18,9 +18,9 @@ use super::{Lane, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::Payload;
-use crate::transaction::{Reason, ReasonCode, Transaction, TxState, Won};
+use crate::transaction::{Reason, ReasonCode, TakenAlike, Transaction};
 use crate::view::BlockRef;
-use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
+use crate::{CommandId, ContentVersion, Millis, Slot, TxId};
 
 /// So many effects of forgotten slots are remembered, the newest: the lane's row is written with every commit.
 const MOST_REMEMBERED: usize = 1_000;
@@ -50,11 +50,11 @@ fn does_the_same(taker: &Taker, payload: &Payload) -> bool {
     taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
 }
 
-/// The content of the transaction that the taker carried out, if it did one.
-fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVersion> {
-    let newest = tx.payloads().enumerate().find(|(_, payload)| does_the_same(taker, payload));
-    let place = u32::try_from(newest?.0).ok()?;
-    Some(ContentVersion(tx.version().0.saturating_sub(place)))
+/// The content of the transaction that the taker carried out, if it did one; the newest, if several are the same.
+pub(super) fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVersion> {
+    let asked = (ContentVersion::FIRST.0..=tx.version().0).rev().map(ContentVersion);
+    let mut contents = asked.filter(|version| !tx.is_no_op_at(*version));
+    contents.find(|version| does_the_same(taker, tx.payload_of(*version)))
 }
 
 impl Lane {
@@ -87,15 +87,25 @@ impl Lane {
         same
     }
 
-    /// A person says that slots which we do not know are not ours. Done when what took them is known. False: there are none.
-    pub(super) fn resume_over_strangers(&mut self, command: CommandId) -> bool {
-        let are_some = self.unknown_slots().is_some();
-        if are_some {
-            self.strangers.resumes(command);
-        } else {
-            self.all_accounted_for();
+    /// A person says that slots which we do not know are not ours, and that what the chain took back may be filled. Done when the
+    /// chain was seen and what took the slots is known. One word is enough: a second one adds nothing to it.
+    pub(super) fn ask_resume(&mut self, command: CommandId, is_new: bool) {
+        match self.strangers.resume(command, is_new) {
+            Some(first) if first != command => self.finish_command(command),
+            Some(_) | None => {
+                self.row.resuming = Some(command);
+                self.changes.row();
+            }
         }
-        are_some
+    }
+
+    /// A slot that was history and that the chain took back may be filled, by the word of a person.
+    fn open_history(&mut self, count: Slot, now: Millis) {
+        if self.strangers.take_new() && self.row.history.is_some_and(|history| count <= history) {
+            self.row.history = count.0.checked_sub(1).map(Slot);
+            let text = format!("an operator resumed it: nonce {count}, which was final, may be filled");
+            self.changes.journal(None, now, Entry::LaneResumed { text });
+        }
     }
 
     /// Everything that waits is to be read, so that it can be compared with what took the slots.
@@ -142,7 +152,8 @@ impl Lane {
             };
             match same.remove(slot) {
                 Some((id, version)) if was_used => {
-                    self.carried_out(id, version, *slot, taker.hash, *block, now);
+                    let (hash, receipt) = (taker.hash, taker.receipt.clone());
+                    self.carried_out(id, *slot, &TakenAlike { hash, block: *block, version, receipt }, now);
                     text.push_str(&format!(
                         "; nonce {slot} carried out transaction {id}, which has ended as landed"
                     ));
@@ -173,6 +184,8 @@ impl Lane {
         if !self.strangers.is_resuming() || self.is_older() {
             return;
         }
+        let Some(count) = self.chain_count() else { return };
+        self.open_history(count, now);
         if self.unknown_slots().is_some() {
             // What nobody can tell is left to the person's word.
             if self.compared() == Compared::NotYet {
@@ -184,22 +197,16 @@ impl Lane {
                 return;
             }
         }
-        for command in self.strangers.take_resumes() {
+        if let Some(command) = self.strangers.take_resuming() {
             self.finish_command(command);
         }
+        self.row.resuming = None;
+        self.changes.row();
         self.all_accounted_for();
     }
 
     /// A transaction without bytes was carried out under a nonce that this store does not know, by the word of a person.
-    fn carried_out(
-        &mut self,
-        id: TxId,
-        version: ContentVersion,
-        slot: Slot,
-        hash: TxHash,
-        block: BlockRef,
-        now: Millis,
-    ) {
+    fn carried_out(&mut self, id: TxId, slot: Slot, by: &TakenAlike, now: Millis) {
         // One that had reserved a slot gives it up first.
         if let Some(reserved) = self.bound.get(&id).and_then(|tx| tx.status.slot) {
             match reserved == slot {
@@ -209,12 +216,7 @@ impl Lane {
         }
         self.stop_signing(id);
         let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
-        tx.status.state = TxState::Confirmed;
-        tx.status.won = Some(Won { version, hash });
-        tx.status.hash = Some(hash);
-        self.changes.tx(&mut tx, now);
-        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
-        self.changes.journal(Some(id), now, Entry::Confirmed { hash, block, version });
+        self.end_carried_out(&mut tx, slot, by, now);
     }
 
     /// A transaction came. If a slot that this store has forgotten did the same, it may be that one, handed in again.

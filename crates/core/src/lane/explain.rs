@@ -8,7 +8,7 @@ use crate::outcome::SendOutcome;
 use crate::ports::store::Older;
 use crate::request::Finality;
 use crate::transaction::{Transaction, TxState};
-use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing};
+use crate::view::{BlockRef, ChainStatus, ChainView, Receipt, Standing, Tag};
 use crate::{Millis, Slot, TxId};
 
 /// Why a lane hands out no slots. Slots that are out go on being carried.
@@ -282,11 +282,8 @@ impl Lane {
                 None => format!("nonce {slot} is reserved and its signature is awaited"),
             };
         };
-        if let Some(taker) = record.work.taken_alike {
-            return format!(
-                "nonce {slot} was taken by {taker}, which does the same and is not known here: the store may be an older \
-                 copy, so it is not sent again; a person must look"
-            );
+        if let Some(said) = self.explain_taken(tx, slot, record) {
+            return said;
         }
         if self.chain_count().is_some_and(|count| slot < count) {
             let mut said = format!(
@@ -296,6 +293,13 @@ impl Lane {
                 record.work.looks,
                 span(record.work.look_at.since(now))
             );
+            let asked = tx.request.options.finality.unwrap_or(self.settings.finality);
+            if let Some(why) = self.view.as_deref().and_then(|view| no_tag(view, asked)) {
+                said.push_str(&format!(
+                    "; who took it counts once that is {}, and {why}",
+                    asked.tag().unwrap_or("final")
+                ));
+            }
             if record.work.proofs > 0 {
                 said.push_str(&format!(
                     "; no final block could be read yet that shows who took it, tried {} times",
@@ -362,10 +366,24 @@ pub fn in_block(view: Option<&ChainView>, block: &BlockRef, finality: Finality) 
     let word = if on_top == 1 { "confirmation" } else { "confirmations" };
     match finality {
         Finality::Blocks(wanted) => format!("block {number}, {on_top} of {wanted} confirmations"),
-        Finality::Safe => format!("block {number}, {on_top} {word}; done when the chain calls it safe"),
-        Finality::Finalized => {
-            format!("block {number}, {on_top} {word}; done when the chain calls it finalized")
+        Finality::Safe | Finality::Finalized => {
+            let tag = finality.tag().unwrap_or_default();
+            let why = no_tag(view, finality).map_or(String::new(), |why| format!(", and {why}"));
+            format!("block {number}, {on_top} {word}; done when the chain calls it {tag}{why}")
         }
+    }
+}
+
+/// Why a block with this tag is not to be expected.
+fn no_tag(view: &ChainView, finality: Finality) -> Option<String> {
+    let tag = finality.tag()?;
+    match view.tags.of(finality) {
+        Tag::Known => None,
+        Tag::Unknown => Some(format!("no endpoint has shown a {tag} block yet")),
+        Tag::Lacking => Some(format!(
+            "no endpoint knows a {tag} block, so that does not come: use endpoints that know it, or, where its caller did not ask \
+             for it, set the chain's finality to a number of blocks"
+        )),
     }
 }
 

@@ -99,10 +99,7 @@ impl Lane {
                 Entry::Confirmed { hash: winner.hash, block: receipt.block, version: winner.version }
             }
             (_, _, false) => {
-                let reason = Reason {
-                    code: ReasonCode::Reverted,
-                    text: "it was mined and its execution reverted".to_owned(),
-                };
+                let reason = has_reverted();
                 status.state = TxState::Reverted;
                 status.reason = Some(reason.clone());
                 Entry::Reverted { hash: winner.hash, block: receipt.block, reason }
@@ -246,6 +243,10 @@ impl Lane {
             self.begin_ending(id, Ending::Expire(reason), now);
         }
     }
+}
+
+pub(super) fn has_reverted() -> Reason {
+    Reason { code: ReasonCode::Reverted, text: "it was mined and its execution reverted".to_owned() }
 }
 
 /// Nobody asked for it to end, and nothing of its content has landed.

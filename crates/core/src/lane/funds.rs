@@ -64,9 +64,13 @@ fn slot_cost(record: &SlotRecord, view: &ChainView) -> U256 {
     if record.mined.is_some() {
         return U256::ZERO;
     }
-    let stored = record.attempts.iter().map(|attempt| attempt_cost(attempt, view)).max();
-    let is_expected = record.work.signing.is_some() || record.attempts.is_empty();
-    stored.max(is_expected.then_some(record.work.signing_cost)).unwrap_or_default()
+    let stored = record.attempts.iter().map(|attempt| attempt_cost(attempt, view)).max().unwrap_or_default();
+    match &record.work.expected {
+        Some(expected) if record.work.signing.is_some() || record.attempts.is_empty() => {
+            stored.max(expected.cost)
+        }
+        Some(_) | None => stored,
+    }
 }
 
 impl Lane {
@@ -119,18 +123,23 @@ impl Lane {
         worst_cost(&draft.fees, draft.gas, draft.call.value, data)
     }
 
-    /// The lowest open slot, its newest attempt that the whole balance cannot pay, and that balance.
-    fn unpaid(&self, count: Slot) -> Option<(&SlotRecord, &Attempt, U256)> {
-        let view = self.view.as_ref()?;
-        let balance = view.balance(&self.id.signer)?.0;
-        let (_, record) = self.slots.range(count..).find(|(_, record)| record.mined.is_none())?;
-        let newest = current(&self.reopened, record)?;
-        (attempt_cost(newest, view) > balance).then_some((record, newest, balance))
+    /// The lowest slot in no block.
+    fn lowest_out(&self, count: Slot) -> Option<&SlotRecord> {
+        self.slots.range(count..).map(|(_, record)| record.as_ref()).find(|record| record.mined.is_none())
     }
 
-    /// The dearest attempt of the lowest open slot's content that can be paid, where the newest cannot be.
+    /// The newest attempt of a slot that the whole balance cannot pay, and that balance.
+    fn unpaid<'a>(&self, record: &'a SlotRecord) -> Option<(&'a Attempt, U256)> {
+        let view = self.view.as_ref()?;
+        let balance = view.balance(&self.id.signer)?.0;
+        let newest = current(&self.reopened, record)?;
+        (attempt_cost(newest, view) > balance).then_some((newest, balance))
+    }
+
+    /// The dearest attempt of the lowest slot's content that can be paid, where the newest cannot be.
     pub(super) fn payable_instead(&self, count: Slot) -> Option<Outgoing> {
-        let (record, newest, balance) = self.unpaid(count)?;
+        let record = self.lowest_out(count).filter(|record| record.attempts.len() > 1)?;
+        let (newest, balance) = self.unpaid(record)?;
         let view = self.view.as_ref()?;
         let is_alike = |attempt: &&Attempt| attempt.version == newest.version && attempt.hash != newest.hash;
         let mut others = record.attempts.iter().rev().filter(is_alike);
@@ -143,32 +152,30 @@ impl Lane {
     fn unpaid_bump(&self) -> Option<(Slot, U256)> {
         let slot = self.lowest_open(self.chain_count()?)?;
         let record = self.slots.get(&slot)?;
-        let needs = record.work.bump_needs?;
+        let needs = **record.work.bump_needs.as_ref()?;
         (needs > self.funds_for(record)?).then_some((slot, needs))
     }
 
-    /// The sentence for a slot whose bump, or whose newest attempt, the account cannot pay.
+    /// The sentence for a slot whose newest attempt, or whose bump, the account cannot pay.
     pub(super) fn explain_funds(&self, slot: Slot, record: &SlotRecord) -> Option<String> {
-        let signer = self.id.signer;
-        if let Some(needs) = record.work.bump_needs
-            && let Some(left) = self.funds_for(record)
-            && let Some(more) = needs.checked_sub(left).filter(|more| !more.is_zero())
-        {
+        let (signer, count, view) = (self.id.signer, self.chain_count()?, self.view.as_ref()?);
+        let is_lowest =
+            self.lowest_out(count).and_then(|lowest| lowest.attempts.first()).map(|a| a.slot) == Some(slot);
+        if let Some((newest, balance)) = self.unpaid(record).filter(|_| is_lowest) {
+            let cost = attempt_cost(newest, view);
+            let instead = self.payable_instead(count);
+            let instead = instead.map_or("", |_| "; the dearest attempt that it can pay is sent beside it");
+            let more = cost.saturating_sub(balance);
             return Some(format!(
-                "the bump needs {more} wei more: it costs up to {needs}, and {signer} has {left} for it beside what else is in \
-                 flight; send it funds, or wait until others have landed or fees fall; until then what is out goes on being sent; "
+                "the newest attempt costs up to {cost} wei, and {signer} has {balance}: it needs {more} more{instead}; "
             ));
         }
-        let count = self.chain_count()?;
-        let (_, newest, balance) = self.unpaid(count).filter(|(_, newest, _)| newest.slot == slot)?;
-        let view = self.view.as_ref()?;
-        let instead = self
-            .payable_instead(count)
-            .map_or("", |_| "; the dearest attempt that it can pay is sent beside it");
-        let cost = attempt_cost(newest, view);
+        let needs = **record.work.bump_needs.as_ref()?;
+        let left = self.funds_for(record)?;
+        let more = needs.checked_sub(left).filter(|more| !more.is_zero())?;
         Some(format!(
-            "the newest attempt costs up to {cost} wei, and {signer} has {balance}: it needs {} more{instead}; ",
-            cost - balance
+            "the bump needs {more} wei more: it costs up to {needs}, and {signer} has {left} for it beside what else is in \
+             flight; send it funds, or wait until others have landed or fees fall; until then what is out goes on being sent; "
         ))
     }
 

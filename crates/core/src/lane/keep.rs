@@ -194,6 +194,7 @@ impl Lane {
                 return;
             }
             tx.status.receipt = Some(receipt.clone());
+            tx.status.taken = None;
             self.changes.tx(tx, now);
             let entry = Entry::LandedAgain { receipt: receipt.clone(), version };
             self.changes.journal(Some(tx.id), now, entry);

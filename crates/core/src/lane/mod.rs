@@ -10,7 +10,7 @@
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
 //! [`window`], [`probe`], [`refuse`], [`cheap`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
-//! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`]), [`older`] holds what a store that went back may
+//! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`], [`settle`]), [`older`] holds what a store that went back may
 //! not do, [`after`] who follows whom,
 //! [`explain`] the sentences, [`counts`] the numbers for
 //! gauges, [`alarm`] what must never happen. [`slots`] and [`queue`] hold what is out and what waits, and know what of it
@@ -46,6 +46,7 @@ mod refuse;
 mod replace;
 mod reprice;
 mod reset;
+mod settle;
 mod sign;
 mod slots;
 mod stranger;
@@ -82,6 +83,7 @@ pub use explain::{Hold, in_block};
 pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
+pub use settle::taken_sentence;
 pub use stranger::{UnknownSlot, Until};
 
 use queue::{Queue, Waiting};
@@ -149,8 +151,8 @@ pub struct Sent {
 /// Something to do. Each is answered by one event; until then the lane does not ask for it again.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Read the oldest waiting transactions and the open commands from the store.
-    Load { limit: u32 },
+    /// Read the oldest waiting transactions and the open commands from the store, without commands that the lane has.
+    Load { limit: u32, taken: BTreeSet<CommandId> },
     /// Find out the gas, or that it cannot work.
     Prepare(Vec<PrepareJob>),
     /// Sign; nothing of it counts until it comes back and is committed.
@@ -234,9 +236,8 @@ struct SlotWork {
     estimating: bool,
     /// The serial of the draft that is being signed.
     signing: Option<u64>,
-    /// The most that its fee, and all of it, can cost; of a reserved slot also before it is asked for.
-    signing_fee: U256,
-    signing_cost: U256,
+    /// The most that it can cost; of a reserved slot also before it is asked for.
+    expected: Option<Box<Expected>>,
     /// Not before this time.
     sign_at: Millis,
     sign_tries: u32,
@@ -256,8 +257,6 @@ struct SlotWork {
     proving: bool,
     prove_at: Millis,
     proofs: u32,
-    /// What took the slot does the same as its transaction, and is no attempt that we know.
-    taken_alike: Option<TxHash>,
     /// What nodes say of the newest attempt's price.
     cheap: cheap::Cheap,
     /// How often it was too low: the first time it is re-priced at once, then less and less often.
@@ -265,7 +264,7 @@ struct SlotWork {
     /// A dearer attempt is not made, since today's budget is spent.
     beyond_budget: bool,
     /// The cost at worst of a dearer attempt that is not made, since the account cannot pay it.
-    bump_needs: Option<U256>,
+    bump_needs: Option<Box<U256>>,
     /// The content for which the ladder's end was reported.
     at_ceiling: Option<ContentVersion>,
     /// What is known of the gas of the next attempt, where it moves.
@@ -274,6 +273,13 @@ struct SlotWork {
     fresh: Prep,
     /// What it costs at worst, as it was last counted.
     counted: U256,
+}
+
+/// An attempt that is not signed yet, at worst: its fee, and all that it costs.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    fee: U256,
+    cost: U256,
 }
 
 /// The gas of the attempt after so many.
@@ -345,6 +351,8 @@ pub struct Lane {
     closed_hashes: Vec<TxHash>,
     /// Slots that have ended and that the chain may still take back.
     kept: keep::Kept,
+    /// The highest slot that has stored bytes, also if they are history: no slot up to it is new.
+    highest_signed: Option<Slot>,
     /// Transactions that have ended and whose slots the chain took back: their bytes are sent again.
     reopened: Transactions,
     /// Contents that landed in slots of nobody's before their transactions were read from the store.
@@ -372,10 +380,14 @@ pub struct Lane {
     /// Ranges that an operator wants filled.
     fills: BTreeMap<CommandId, (Slot, Slot)>,
     reset: reset::Asked,
+    /// What people said of slots that something alike took.
+    settles: BTreeMap<CommandId, settle::Word>,
     /// The store is an older copy of itself, and nobody has accepted it yet.
     older: Option<Older>,
     /// Acceptances that were read and wait for the chain to be seen.
     accepted: BTreeSet<CommandId>,
+    /// Commands that were read and left where they are until the store is accepted.
+    left_open: BTreeSet<CommandId>,
     /// The number of returned slots that last led to a reset.
     reset_at: Option<usize>,
     /// More of the queue is to be read and cancelled.
@@ -412,6 +424,8 @@ struct LoadState {
     left: BTreeSet<TxId>,
     /// Commands that were finished while a load was running: the same.
     done: BTreeSet<CommandId>,
+    /// A load that is running leaves commands out that are to be read by now: what it shows of later ones comes too early.
+    skips_commands: bool,
     /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
     shown: Option<QueueOrder>,
     /// So much could be spent when enough in memory could have a slot. None: they have to be counted.
@@ -437,6 +451,7 @@ impl Lane {
             by_hash: BTreeMap::new(),
             closed_hashes: Vec::new(),
             kept: keep::Kept::default(),
+            highest_signed: record.highest_signed,
             reopened: Transactions::default(),
             unclaimed: BTreeMap::new(),
             view: None,
@@ -455,8 +470,10 @@ impl Lane {
             followed: BTreeMap::new(),
             fills: BTreeMap::new(),
             reset: reset::Asked::default(),
+            settles: BTreeMap::new(),
             older: record.older,
             accepted: BTreeSet::new(),
+            left_open: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
             load: LoadState { news: true, ..LoadState::default() },
@@ -466,6 +483,7 @@ impl Lane {
             hold_noted: None,
             alarms: alarm::Alarms::default(),
         };
+        lane.keep_above_signed();
         for tx in record.bound {
             let Some(slot) = tx.status.slot else { continue };
             if tx.takes_two_slots() {
@@ -530,6 +548,7 @@ impl Lane {
             && self.row.returned.is_empty()
             && self.fills.is_empty()
             && self.reset.is_none()
+            && self.settles.is_empty()
             && self.accepted.is_empty()
             && !self.strangers.is_resuming()
             && !self.load.running
@@ -585,6 +604,7 @@ impl Lane {
         self.expire(now);
         self.fail_hopeless(now);
         self.settle(now);
+        self.finish_settles(now);
         self.adopt_strangers(now);
         self.finish_resumes(now);
         self.finish_fills(now);

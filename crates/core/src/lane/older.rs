@@ -65,8 +65,10 @@ impl Lane {
             self.all_accounted_for();
         }
         self.older = None;
-        // Commands that were left where they are.
+        // Commands that were left where they are. A load that is under way does not show them.
+        self.left_open.clear();
         self.load.news = true;
+        self.load.skips_commands = self.load.running;
         for command in std::mem::take(&mut self.accepted) {
             self.finish_command(command);
         }

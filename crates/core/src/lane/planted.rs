@@ -5,7 +5,7 @@ use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::settings::PlantedInLane;
-use crate::transaction::{Transaction, TxState};
+use crate::transaction::{Transaction, TxState, Whose};
 use crate::view::{BlockRef, ChainView};
 use crate::{Millis, Slot, TxId};
 
@@ -150,6 +150,16 @@ impl Lane {
     /// Any end of a predecessor is good enough.
     pub(super) fn planted_after(&self) -> bool {
         self.has_planted(PlantedInLane::AfterIgnoresFailure)
+    }
+
+    /// A page of commands is the oldest ones, whatever of them was read before.
+    pub(super) fn planted_page(&self) -> bool {
+        self.has_planted(PlantedInLane::WaitingHideOthers)
+    }
+
+    /// A person's word is the same, whichever it is.
+    pub(super) fn planted_word(&self, whose: Whose) -> Whose {
+        if self.has_planted(PlantedInLane::OursIsSentAgain) { Whose::Foreign } else { whose }
     }
 
     /// What refusals taught stays, down to nothing.

@@ -2,12 +2,12 @@
 //!
 //! Nothing that is missing proves it. What does is the final block in which the account's count passed the slot, holding
 //! none of our hashes. Then the transaction is queued again or fails, as its caller said ([`super::finish`]). If what
-//! took the slot does the very same as the transaction, it is not foreign: this store has forgotten an attempt (an
-//! older copy), and sending again would land it twice. Then it stays as it is and says so.
+//! took the slot does the very same as the transaction, it may be ours: this store may have forgotten an attempt (an
+//! older copy), and sending again would land it twice. Then a person must say whose it was ([`super::settle`]).
 
+use super::compare::carries_out;
 use super::{Action, Lane, Plan, Proof, back_off};
 use crate::ports::chain::Taker;
-use crate::request::Payload;
 use crate::settings::LaneSettings;
 use crate::transaction::Transaction;
 use crate::view::{BlockRef, ChainView, Standing};
@@ -25,13 +25,15 @@ impl Lane {
             let due = record.mined.is_none()
                 && !record.attempts.is_empty()
                 && work.looks >= LOOKS_UNTIL_DISPLACED
-                && work.taken_alike.is_none()
                 && !work.proving
                 && !self.strangers.asks(slot);
             if !due {
                 return;
             }
             let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
+            if tx.is_some_and(|tx| tx.status.taken.is_some()) {
+                return;
+            }
             let Some(up_to) = early.or(settled_for(tx, &view, &settings)) else { return };
             if work.prove_at > now {
                 plan.wake(work.prove_at);
@@ -75,15 +77,20 @@ impl Lane {
         // What was sent before an older copy was put back may be ours, whatever it did.
         let may_be_ours = self.row.accepted_below.is_some_and(|below| slot < below);
         // Any content that it ever had: a store that has forgotten one may have forgotten its bytes.
-        let alike = taker.zip(tx).filter(|(taker, tx)| {
-            let is_alike = |payload: &Payload| {
-                taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
-            };
-            alike_counts && (may_be_ours || tx.payloads().any(is_alike))
-        });
+        let alike = taker.zip(tx).filter(|_| alike_counts);
+        let alike = alike.map(|(taker, tx)| (tx.id, taker, carries_out(taker, tx), tx.version()));
         match alike {
-            Some((taker, _)) => record.work.taken_alike = Some(taker.hash),
-            None => self.slot_is_foreign(slot, block, now),
+            Some((id, taker, Some(version), _)) => {
+                self.taken_alike(id, slot, block, taker, version, now);
+                if may_be_ours {
+                    // By the word of whoever accepted the store.
+                    self.settle_taken_as_ours(id, slot, now);
+                }
+            }
+            Some((id, taker, None, newest)) if may_be_ours => {
+                self.taken_alike(id, slot, block, taker, newest, now);
+            }
+            Some(_) | None => self.slot_is_foreign(slot, block, now),
         }
     }
 }

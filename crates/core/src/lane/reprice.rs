@@ -195,7 +195,7 @@ impl Lane {
         let cost = self.draft_cost(&Draft { fees: Fees::Legacy { gas_price: needed }, ..draft.clone() });
         let slot = draft.slot;
         let work = &mut self.slots.get_mut(&slot)?.work;
-        work.bump_needs = (needed <= ceiling).then_some(cost);
+        work.bump_needs = (needed <= ceiling).then(|| Box::new(cost));
         if needed > ceiling {
             work.at_ceiling = Some(draft.version);
             self.changes.journal_hint(draft.tx, now, Entry::AtCeiling { slot, needed, ceiling });
@@ -206,8 +206,8 @@ impl Lane {
     /// The draft, marked as being signed, if today's budget can pay it.
     fn within_budget(&mut self, draft: Draft) -> Option<Draft> {
         let slot = draft.slot;
-        let (fee, cost) = (self.draft_fee(&draft), self.draft_cost(&draft));
-        let beyond = !draft.no_op && self.beyond_budget(self.slots.get(&slot)?, fee);
+        let expected = self.expected(&draft);
+        let beyond = !draft.no_op && self.beyond_budget(self.slots.get(&slot)?, expected.fee);
         let serial = self.serial();
         let work = &mut self.slots.get_mut(&slot)?.work;
         work.beyond_budget = beyond;
@@ -216,7 +216,7 @@ impl Lane {
             return None;
         }
         work.signing = Some(serial);
-        (work.signing_fee, work.signing_cost) = (fee, cost);
+        work.expected = Some(Box::new(expected));
         Some(Draft { serial, ..draft })
     }
 }

@@ -28,11 +28,26 @@ impl Asked {
     pub(super) fn is_none(&self) -> bool {
         self.commands.is_empty() && !self.by_itself
     }
+
+    pub(super) fn commands(&self) -> impl Iterator<Item = CommandId> + '_ {
+        self.commands.iter().copied()
+    }
 }
 
 impl Lane {
     pub(super) fn ask_reset(&mut self, command: CommandId) {
         self.reset.commands.insert(command);
+    }
+
+    /// A slot with stored bytes is never new, also if they are history: the store has its first attempt. An earlier version let the
+    /// cursor fall there when final slots had been taken back by the chain; those are holes, for no-ops to fill.
+    pub(super) fn keep_above_signed(&mut self) {
+        if let (Some(cursor), Some(highest)) = (self.row.cursor, self.highest_signed)
+            && cursor <= highest
+        {
+            self.row.cursor = Some(highest.next());
+            self.changes.row();
+        }
     }
 
     /// Too many slots were given back: once for each number of them.
@@ -61,7 +76,7 @@ impl Lane {
         let last = |slot: &Slot, record: &SlotRecord| if takes_two(record) { slot.next() } else { *slot };
         let highest = with_bytes.map(|(slot, record)| last(slot, record)).max();
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
-        let highest = highest.max(self.kept.highest()).max(self.row.history);
+        let highest = highest.max(self.kept.highest()).max(self.row.history).max(self.highest_signed);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
         let reserved: Vec<TxId> =
             self.slots.bare().range(lowest_free..).filter_map(|slot| self.slots.get(slot)?.tx).collect();

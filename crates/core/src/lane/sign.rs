@@ -52,8 +52,8 @@ impl Lane {
                 continue;
             }
             let Some(draft) = self.first_draft(slot, record, &view) else { continue };
-            let (fee, cost) = (self.draft_fee(&draft), self.draft_cost(&draft));
-            let more = fee.saturating_sub(self.slot_fee(record));
+            let expected = self.expected(&draft);
+            let more = expected.fee.saturating_sub(self.slot_fee(record));
             // The next turn gives it back.
             if !draft.no_op && left.is_some_and(|left| more > left) {
                 continue;
@@ -61,7 +61,7 @@ impl Lane {
             left = left.map(|left| left.saturating_sub(more));
             if let Some(record) = self.slots.get_mut(&slot) {
                 record.work.signing = Some(serial);
-                (record.work.signing_fee, record.work.signing_cost) = (fee, cost);
+                record.work.expected = Some(Box::new(expected));
             }
             drafts.push(Draft { serial, ..draft });
         }
@@ -250,11 +250,13 @@ impl Lane {
         };
         record.work.made_from.get_or_insert(ordinal);
         record.work.refused.take_if(|refused| refused.is_of_another(draft.version));
+        record.work.expected = None;
         record.work.cheap = Cheap::No;
         record.work.send_at = now;
         record.work.unclear_sends = 0;
         record.work.probes = 0;
         record.work.probe_at = None;
+        self.highest_signed = self.highest_signed.max(Some(draft.slot));
         self.slots.add_attempt(draft.slot, attempt.clone());
         self.by_hash.insert(attempt.hash, draft.slot);
         if let Some(tx) = draft.tx.and_then(|id| self.bound.get_mut(&id)) {

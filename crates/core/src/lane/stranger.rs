@@ -72,23 +72,36 @@ enum Depth {
 pub(super) struct Strangers {
     accounted: Accounted,
     found: BTreeMap<Slot, Found>,
-    /// A person's words that these are not ours.
-    resumes: BTreeSet<CommandId>,
+    /// A person's word that these are not ours.
+    resuming: Option<CommandId>,
+    /// The word was not yet heard for slots that were history.
+    is_new: bool,
 }
 
 impl Strangers {
     /// A person has spoken, and what took the slots is being looked up.
     pub(super) fn is_resuming(&self) -> bool {
-        !self.resumes.is_empty()
+        self.resuming.is_some()
     }
 
-    /// A person says that these are not ours.
-    pub(super) fn resumes(&mut self, command: CommandId) {
-        self.resumes.insert(command);
+    pub(super) fn resuming(&self) -> Option<CommandId> {
+        self.resuming
     }
 
-    pub(super) fn take_resumes(&mut self) -> BTreeSet<CommandId> {
-        std::mem::take(&mut self.resumes)
+    /// A person's word; the one that is being followed already, if there is one.
+    pub(super) fn resume(&mut self, command: CommandId, is_new: bool) -> Option<CommandId> {
+        self.is_new |= is_new;
+        let first = self.resuming;
+        self.resuming.get_or_insert(command);
+        first
+    }
+
+    pub(super) fn take_resuming(&mut self) -> Option<CommandId> {
+        self.resuming.take()
+    }
+
+    pub(super) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
     }
 
     /// How far the comparison of a slot is. `same`: it did the same as a transaction that is here, which must be settled.

@@ -49,6 +49,7 @@ impl Lane {
         self.mend_day();
         if moves {
             self.check_winners(goes_on, now);
+            self.check_taken(now);
         }
         self.account_for();
         self.watch_kept(goes_on, now);
@@ -204,6 +205,7 @@ impl Lane {
         }
         tx.status.state = TxState::Mined;
         tx.status.displaced = false;
+        tx.status.taken = None;
         // The receipt may belong to any earlier hash of the slot (R8).
         tx.status.look_for(Some(receipt.hash));
         tx.status.receipt = Some(receipt.clone());

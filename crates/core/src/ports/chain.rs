@@ -57,6 +57,8 @@ pub struct Taker {
     pub to: Option<Account>,
     pub value: Wei,
     pub data: Bytes,
+    /// What became of it, where that is known.
+    pub receipt: Option<Receipt>,
 }
 
 /// A question that was passed on has no result.

@@ -11,7 +11,7 @@
 //!   refused whole. Its receipt may, when the chain takes it back and lands it again.
 //! - Removing history ([`Write::Forget`]) takes finished transactions only, and leaves a [`Kept`] of each: its key stays
 //!   taken. Numbers that were given out (order, journal) never come back.
-//! - There is at most one live transaction per slot of a lane.
+//! - There is at most one live transaction per slot of a lane, and one attempt per slot and ordinal, for ever.
 //! - What was answered as committed is on disk.
 //! - Journal numbers become visible in order: a reader never passes one whose predecessor may still commit.
 //! - A store that can tell that it went back says so ([`Older`]) until a person accepts it ([`Log::accept`]), also when it is closed
@@ -28,7 +28,7 @@ pub use super::older::Older;
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
 use crate::request::{AskedFees, CallId, NewTransaction, Payload, Speed};
-use crate::transaction::{Reason, Status, Terms, Transaction, TxState};
+use crate::transaction::{Reason, Status, Terms, Transaction, TxState, Whose};
 use crate::view::BlockRef;
 use crate::{
     Account, CallerNonce, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion,
@@ -70,6 +70,9 @@ pub struct LaneRow {
     /// No new transactions are taken in; those that are here are finished.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
+    /// A resume that has ended the pause and is not done: it must not end a later one, also when it is read again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resuming: Option<CommandId>,
     /// The last resets, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resets: Vec<ResetRecord>,
@@ -184,6 +187,13 @@ pub enum CommandKind {
         #[serde(default)]
         version: Option<ContentVersion>,
     },
+    /// A person says whose the transaction was that took its slot and does the same.
+    Settle {
+        tx: TxId,
+        whose: Whose,
+        /// The one that was looked at.
+        hash: TxHash,
+    },
     Pause,
     Resume,
     /// A person accepted a store that is an older copy of itself. Stored by [`Log::accept`] alone. A pause stays, and slots that the
@@ -214,7 +224,8 @@ impl CommandKind {
             | Self::Replace { tx, .. }
             | Self::SpeedUp { tx, .. }
             | Self::Approve { tx, .. }
-            | Self::Reject { tx, .. } => Some(*tx),
+            | Self::Reject { tx, .. }
+            | Self::Settle { tx, .. } => Some(*tx),
             Self::Pause
             | Self::Resume
             | Self::AcceptStore
@@ -496,6 +507,8 @@ pub struct LaneRecord {
     pub ended: Vec<Transaction>,
     /// Attempts of slots that are not closed, by slot and ordinal.
     pub attempts: Vec<Attempt>,
+    /// The highest slot that has attempts, also if they are history.
+    pub highest_signed: Option<Slot>,
     /// The store is an older copy of itself.
     pub older: Option<Older>,
 }
@@ -519,6 +532,15 @@ pub struct TxRecord {
     pub attempts: Vec<Attempt>,
 }
 
+impl TxRecord {
+    /// The hash by which it ended although nothing that was signed for it has that: a person said that it was carried out.
+    #[must_use]
+    pub fn carried_out_by(&self) -> Option<TxHash> {
+        let won = self.tx.status.won.as_ref().filter(|_| self.tx.status.state.is_terminal())?;
+        self.attempts.iter().all(|attempt| attempt.hash != won.hash).then_some(won.hash)
+    }
+}
+
 /// Which transactions to list; newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TxQuery {
@@ -538,8 +560,18 @@ pub trait Reads: Send + Sync {
     async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error>;
     /// The oldest waiting transactions of a lane, found by state.
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error>;
-    /// Commands of a lane that were not applied yet, oldest first.
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error>;
+    /// Commands of a lane that were not applied yet, oldest first, without those that were taken: commands that wait must not hide
+    /// those behind them.
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error>;
+    /// The same for one who has taken none.
+    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
+        self.open_commands(lane, &BTreeSet::new(), limit).await
+    }
     /// Lanes with unfinished transactions or commands.
     async fn lanes_with_work(&self) -> Result<Vec<LaneId>, Error>;
 

@@ -1,6 +1,6 @@
 use alloy_primitives::{Address, B256};
 use landfall_core::fees::FeeQuote;
-use landfall_core::view::{AccountView, Block, BlockRef};
+use landfall_core::view::{AccountView, Block, BlockRef, Tags};
 use landfall_core::witness::Witnessed;
 use landfall_core::{Gas, Millis, Price};
 
@@ -26,6 +26,7 @@ fn news(head: u8, asked: &[LaneId]) -> News {
         witnessed: Witnessed::by_one(at.number),
         safe: None,
         finalized: None,
+        tags: Tags::default(),
         fees: FeeQuote { base_fee: None, slow: price, normal: price, fast: price, data_fee: None },
         accounts: asked.iter().map(|lane| (lane.signer, account)).collect(),
     };

@@ -134,7 +134,13 @@ impl Chain for Model {
             return Err(unreachable());
         }
         let hash = self.taker.map_err(|()| unreachable())?;
-        Ok(hash.map(|hash| Taker { hash, to: None, value: Wei(U256::ZERO), data: Bytes::new() }))
+        Ok(hash.map(|hash| Taker {
+            hash,
+            to: None,
+            value: Wei(U256::ZERO),
+            data: Bytes::new(),
+            receipt: None,
+        }))
     }
 
     async fn fees(&self, _: &Block) -> Result<FeeQuote, Error> {

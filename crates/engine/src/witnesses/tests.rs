@@ -15,7 +15,7 @@ use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::store::Reads;
 use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
-use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::view::{Block, BlockRef, Receipt, Tag, Tags};
 use landfall_core::witness::{Witness, Witnessed};
 use landfall_core::{Account, ChainId, Gas, Millis, Price, Slot, TxHash, Wei};
 use landfall_store::Memory;
@@ -42,10 +42,17 @@ impl Random for Same {
     }
 }
 
+/// Nobody says what is final.
+const DOWN: u64 = 0;
+/// Nothing is called final.
+const NONE: u64 = u64::MAX;
+
 /// A chain of empty blocks: its head, and what the other endpoint has of it.
 #[derive(Default)]
 struct Empty {
     head: AtomicU64,
+    /// Its final block, or one of these.
+    finalized: AtomicU64,
     other: Mutex<Option<Witness>>,
 }
 
@@ -82,7 +89,15 @@ impl Chain for Empty {
             BlockAt::Latest => Some(head),
             BlockAt::Number(number) => Some(number),
             BlockAt::Hash(wanted) => (0..=head).find(|number| hash(*number) == wanted),
-            BlockAt::Safe | BlockAt::Finalized => None,
+            BlockAt::Safe => None,
+            BlockAt::Finalized => match self.finalized.load(Ordering::SeqCst) {
+                DOWN => {
+                    let text = "nobody answers".to_owned();
+                    return Err(Error::Unreachable { chain: CHAIN, doing: "read a block", text });
+                }
+                NONE => None,
+                number => Some(number),
+            },
         };
         Ok(number.filter(|number| *number <= head).map(|number| Block {
             at: BlockRef { number, hash: hash(number) },
@@ -268,4 +283,23 @@ async fn endpoints_that_disagree_hold_however_long_it_takes() {
     let said = chain.unwitnessed.unwrap();
     assert!(said.contains("others show another chain (http://b shows another block 81"), "{said}");
     assert_eq!(world.settled().await, Some(70));
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_chain_has_no_final_block_is_told_from_nobody_saying_so() {
+    let world = World::new(None).await;
+    let goes_on = async |finalized: u64| {
+        world.chain.finalized.store(finalized, Ordering::SeqCst);
+        world.chain.head.fetch_add(1, Ordering::SeqCst);
+        world.pass(2).await;
+        let view = world.engine.handle().view(CHAIN).unwrap();
+        (view.tags.finalized, view.finalized)
+    };
+    let tags = world.engine.handle().view(CHAIN).unwrap().tags;
+    assert_eq!(tags, Tags { safe: Tag::Lacking, finalized: Tag::Unknown }, "nobody could say yet");
+    assert_eq!(goes_on(NONE).await, (Tag::Lacking, None));
+    assert_eq!(goes_on(DOWN).await, (Tag::Lacking, None), "as it was");
+    assert_eq!(goes_on(97).await, (Tag::Known, Some(97)), "a node that knows better");
+    assert_eq!(goes_on(NONE).await, (Tag::Known, Some(97)), "it was there");
+    assert_eq!(goes_on(DOWN).await, (Tag::Known, Some(97)));
 }

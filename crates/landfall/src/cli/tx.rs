@@ -51,6 +51,13 @@ pub(crate) enum Tx {
     /// Reject a transaction that waits for approval: it ends as failed.
     #[command(after_help = "Example:\n  landfall tx reject invoice-17")]
     Reject(TxDecision),
+    /// Say whose transaction took its nonce and does the same.
+    #[command(
+        after_help = "Examples:\n  landfall tx settle invoice-17 --ours\n  landfall tx settle invoice-17 --foreign\n\n\
+        For a transaction whose stuckReason asks for it. Look at the hash that it names first: --ours ends it as done, and\n\
+        --foreign lets it be sent again with another nonce, or fail, as its onDisplaced says."
+    )]
+    Settle(TxSettle),
     /// Do a transaction again that ended without success, as a new one.
     #[command(after_help = "Example:\n  landfall tx retry invoice-17")]
     Retry(TxName),
@@ -114,6 +121,19 @@ pub(crate) struct TxDecision {
     /// The version that is meant; the newest if left out.
     #[arg(long)]
     pub(crate) version: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whose").required(true).args(["ours", "foreign"]))]
+pub(crate) struct TxSettle {
+    #[command(flatten)]
+    pub(crate) name: TxName,
+    /// It was ours: the transaction is done by it.
+    #[arg(long)]
+    pub(crate) ours: bool,
+    /// It was somebody else's: the transaction is still to be done, or fails, as its onDisplaced says.
+    #[arg(long)]
+    pub(crate) foreign: bool,
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use landfall_client::{Accepted, CommandAccepted, Payload, State, TxFilter};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Remote, Tx, TxDecision, TxList, TxName, TxReplace};
+use crate::cli::{Remote, Tx, TxDecision, TxList, TxName, TxReplace, TxSettle};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{self, text};
@@ -52,6 +52,16 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
         Tx::Reject(TxDecision { name, version }) => {
             let (client, id) = find::tx(&name).await?;
             Ok(told(&id, &client.reject(&id, version).await?, &name.remote))
+        }
+        Tx::Settle(TxSettle { name, ours, .. }) => {
+            let (client, id) = find::tx(&name).await?;
+            let stored = client.settle(&id, if ours { "ours" } else { "foreign" }).await?;
+            if name.remote.json {
+                output::json(&json!(stored));
+            } else {
+                println!("queued; `landfall tx watch {id}` shows how it goes on");
+            }
+            Ok(ExitCode::SUCCESS)
         }
         Tx::Retry(name) => {
             let (client, id) = find::tx(&name).await?;

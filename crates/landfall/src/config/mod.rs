@@ -551,6 +551,7 @@ impl Chain {
         let spec = &self.spec;
         LaneSettings {
             finality: spec.finality.into(),
+            tags: spec.tags,
             max_in_flight: spec.max_in_flight,
             delegated_in_flight: spec.delegated_in_flight,
             gapless: !spec.mempool,

@@ -217,7 +217,11 @@ pub(crate) const KEYS: &[Key] = &[
         "20",
         "When a mined transaction is done: blocks on top of the including one, or \"safe\", or \"finalized\".",
     ),
-    by_chain("chain.tags", "true", "Nodes know the safe and finalized blocks."),
+    by_chain(
+        "chain.tags",
+        "true",
+        "Nodes know the safe and finalized blocks; false: they are not asked for them.",
+    ),
     by_chain("chain.poll_ms", "500", "How often the head is asked for where there is no subscription."),
     by_chain("chain.max_in_flight", "16", "How many nonces of a lane may be in flight at once."),
     by_chain("chain.delegated_in_flight", "1", "The same for an account with delegated code (EIP-7702)."),

@@ -63,7 +63,7 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
     for verb in ["cancel", "replace", "speed-up", "retry"] {
         all.push((Method::POST, format!("/api/v1/tx/{tx}/{verb}"), Some("submitter")));
     }
-    for verb in ["approve", "reject"] {
+    for verb in ["approve", "reject", "settle"] {
         all.push((Method::POST, format!("/api/v1/tx/{tx}/{verb}"), Some("operator")));
     }
     for verb in ["pause", "resume", "disable", "reset", "cancel-all", "fill"] {

@@ -80,6 +80,7 @@ const HOW: &[(&str, How)] = &[
     ("landfall tx retry", How::Ends(Before::Cancelled, 0)),
     ("landfall tx approve", How::Ends(Before::Held, 0)),
     ("landfall tx reject", How::Ends(Before::Held, 0)),
+    ("landfall tx settle", How::NotRun("it needs a nonce that was used by hand; `stuck.rs` runs it")),
     ("landfall tx", How::Ends(Before::Landed, 0)),
     ("landfall lane", How::Ends(Before::Landed, 0)),
     // Nobody listens there: not delivered.

@@ -269,6 +269,60 @@ async fn a_sender_that_delegates_its_own_code_uses_two_nonces_and_the_next_goes_
 }
 
 #[tokio::test]
+async fn finality_that_the_chain_lacks_is_refused_at_every_door_and_what_was_let_in_before_says_so() {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), two_blocks_on_top()).await;
+    let asking = |key: &str, finality: Value| {
+        let mut body = transfer_as(key);
+        body["options"] = json!({ "finality": finality });
+        body
+    };
+    let known = asking("before", json!("finalized"));
+    let id = until("the chain was seen, and it is let in", async || {
+        let answer = server.api.post("/api/v1/tx", &known).await;
+        if answer.status == 503 {
+            answer.expect_problem(503, "finality_unknown");
+            return None;
+        }
+        Some(text(&answer.expect(202), "txId"))
+    })
+    .await;
+    server.api.until_state(&id, "broadcast").await;
+    chain.mine(1).await;
+    server.api.until_state(&id, "mined").await;
+
+    // From here on the nodes know no such blocks.
+    let untagged = Settings { chain: "tags = false", ..two_blocks_on_top() };
+    server.restart_with(1, &chain.url(), &untagged).await;
+    let api = &server.api;
+    let stuck = api
+        .until_tx(&id, "it says what it waits for", |tx| {
+            text(tx, "stuckReason").contains("no endpoint knows a finalized block")
+        })
+        .await;
+    assert_eq!(stuck["state"], "mined");
+    for tag in ["safe", "finalized"] {
+        let refused = asking("refused", json!(tag));
+        let detail = api.post("/api/v1/tx", &refused).await.expect_problem(422, "finality_unavailable");
+        assert!(detail.contains(tag) && detail.contains("2 blocks"), "{detail}");
+        let batch = json!([refused, asking("in a batch", json!(3))]);
+        let items = api.post("/api/v1/tx/batch", &batch).await.expect(200)["items"].clone();
+        let codes = (&items[0]["status"], &items[0]["code"], &items[0]["field"]);
+        assert_eq!(
+            codes,
+            (&json!(422), &json!("finality_unavailable"), &json!("options.finality")),
+            "{items}"
+        );
+    }
+    let again = api.post("/api/v1/tx", &known).await.expect(200);
+    assert_eq!(text(&again, "txId"), id, "what was let in is answered as before");
+    let depth = api.submit(&asking("by depth", json!(2))).await;
+    api.until_state(&depth, "broadcast").await;
+    chain.mine(3).await;
+    api.until_state(&depth, "confirmed").await;
+}
+
+#[tokio::test]
 async fn a_caller_may_ask_for_less_finality_than_the_chain_is_configured_with() {
     let chain = Chain::without_mining().await;
     let server = Server::start(&chain.url(), Settings { finality: 5, ..Settings::default() }).await;

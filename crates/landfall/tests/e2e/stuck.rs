@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, Chain, RECEIVER, Server, Settings, signer, text, transfer, transfer_as, until};
+use crate::support::{
+    Api, Chain, RECEIVER, Server, Settings, program, run, signer, text, transfer, transfer_as, until,
+};
 
 const GWEI: u64 = 1_000_000_000;
 
@@ -206,13 +208,67 @@ async fn a_transaction_whose_slot_went_to_one_that_does_the_same_asks_for_a_pers
     let api = &server.api;
     let id = displaced(&chain, api, "requeue", foreign(RECEIVER)).await;
     let stuck = api
-        .until_tx(&id, "it says what happened", |tx| text(tx, "stuckReason").contains("a person must look"))
+        .until_tx(&id, "it says what happened", |tx| text(tx, "stuckReason").contains("say whose it was"))
         .await;
     assert_eq!((&stuck["nonce"], &stuck["displaced"]), (&json!(0), &json!(true)), "{stuck:#}");
     let taker = chain.landed().await.remove(0).hash;
     assert!(text(&stuck, "stuckReason").contains(&taker), "{stuck:#}");
     chain.mine(3).await;
     assert_eq!((chain.landed().await.len(), chain.pooled().await), (1, 0));
+    // A person has looked, and knows it: that was ours.
+    let count = async || {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionCount", "params": [signer(0), "latest"] });
+        api.post("/rpc/31337", &call).await.expect(200)["result"].clone()
+    };
+    assert_eq!(count().await, "0x0", "a caller is not told of what no receipt of ours shows");
+    let mut settle = program(server.folder());
+    settle.args(["tx", "settle", &id, "--ours", "--url", api.url()]);
+    let settled = run(settle).await;
+    assert!(settled.ok(), "{settled:?}");
+    let done = api.until_state(&id, "confirmed").await;
+    assert_eq!((text(&done, "hash"), &done["wonVersion"]), (taker.clone(), &json!(1)), "{done:#}");
+    assert_eq!(text(&done["receipt"], "transactionHash"), taker, "{done:#}");
+    assert!(done.get("stuckReason").is_none(), "{done:#}");
+    until("its nonce is counted", async || (count().await == "0x1").then_some(())).await;
+    let line = api.time_line(&id).await;
+    assert!(
+        line.ends_with(&["displaced", "taken_alike", "carried_out", "confirmed"].map(str::to_owned)),
+        "{line:?}"
+    );
+    let next = api.submit(&transfer_as("after it")).await;
+    api.until_state(&next, "broadcast").await;
+    chain.mine(3).await;
+    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 1, "the lane goes on");
+    assert_eq!(chain.landed().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancelled_transaction_whose_slot_went_to_one_that_does_the_same_ends_by_a_persons_word() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), patient()).await;
+    let api = &server.api;
+    let id = displaced(&chain, api, "requeue", foreign(RECEIVER)).await;
+    let settle = format!("/api/v1/tx/{id}/settle");
+    api.until_tx(&id, "it says what happened", |tx| text(tx, "stuckReason").contains("say whose it was"))
+        .await;
+    api.command(&format!("/api/v1/tx/{id}/cancel")).await.expect(202);
+    let stuck = api.until_tx(&id, "it is to be cancelled", |tx| tx["cancelling"] == true).await;
+    assert!(text(&stuck, "stuckReason").contains("tx settle"), "{stuck:#}");
+    api.post(&settle, &json!({})).await.expect_problem(400, "missing_field");
+    api.post(&settle, &json!({ "taken": "theirs" })).await.expect_problem(400, "bad_value");
+    let stored = api.post(&settle, &json!({ "taken": "foreign" })).await.expect(202);
+    assert_eq!(stored["command"], json!({ "type": "settle", "tx": id, "taken": "foreign" }));
+    let ended = api.until_state(&id, "cancelled").await;
+    assert_eq!(text(&ended["reason"], "code"), "cancelled_by_caller");
+    api.post(&settle, &json!({ "taken": "ours" })).await.expect_problem(409, "already_final");
+
+    let other = api.submit(&transfer_as("as it should be")).await;
+    let settle = format!("/api/v1/tx/{other}/settle");
+    api.post(&settle, &json!({ "taken": "ours" })).await.expect_problem(409, "nothing_to_settle");
+    api.until_state(&other, "broadcast").await;
+    chain.mine(3).await;
+    assert_eq!(api.until_state(&other, "confirmed").await["nonce"], 1);
+    assert_eq!(chain.landed().await.len(), 2);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What is asked of something that exists: a new content, a price, a range of slots.
 
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
-use landfall_core::transaction::Terms;
+use landfall_core::transaction::{Terms, Whose};
 use landfall_core::{ContentVersion, Slot};
 use serde_json::{Map, Value};
 
@@ -51,6 +51,18 @@ pub(crate) fn version(value: Value) -> Result<Option<ContentVersion>, Problem> {
         })
     };
     number.map(fits).transpose()
+}
+
+/// `{taken}`: whose it was.
+pub(crate) fn taken(value: Value) -> Result<Whose, Problem> {
+    const WORDS: [(&str, Whose); 2] = [("ours", Whose::Ours), ("foreign", Whose::Foreign)];
+    let mut fields = Fields::of(value, "")?;
+    let whose = choice(&mut fields, "taken", &WORDS)?;
+    fields.finish()?;
+    whose.ok_or_else(|| {
+        let text = "taken is missing: \"ours\" if the transaction is done by it, \"foreign\" if not";
+        Problem::at(Code::MissingField, "taken", text)
+    })
 }
 
 /// `{options?}`: what is given takes the place of the old ones as a whole.

@@ -72,6 +72,8 @@ const CHECKING_CONTENT: &[Code] = &[
 
 /// What taking a new transaction in may be refused for.
 const ADMITTING: &[Code] = &[
+    Code::FinalityLacking,
+    Code::FinalityUnknown,
     Code::RequestIdReused,
     Code::LaneDisabled,
     Code::NotOwner,
@@ -181,6 +183,14 @@ fn steering() -> Vec<Operation> {
         on_tx("/api/v1/tx/{id}/reject", "reject", "A person's no")
             .takes(refer("Decision"), false)
             .refuses(&[Code::BadValue, Code::NotAsked]),
+        on_tx("/api/v1/tx/{id}/settle", "settle", "Say whose transaction took its nonce and does the same")
+            .says(
+                "For a transaction whose `stuckReason` asks for it. `ours`: it is done by that one, and has ended. \
+                 `foreign`: it waits for another nonce or fails, as `onDisplaced` says; one that is being cancelled \
+                 ends.",
+            )
+            .takes(refer("Settlement"), true)
+            .refuses(&[Code::BadValue, Code::NothingToSettle]),
         post("/api/v1/tx/{id}/retry", "retry", "Do an ended transaction again, as a new one")
             .says("A transaction has one retry: asking twice gives the same.")
             .at("id", tx_id())

@@ -90,6 +90,8 @@ fn kinds() -> Vec<Kind> {
         ("displaced", Some("tx.displaced"), vec![slot()]),
         ("requeued", None, vec![slot(), block()]),
         ("carried_out", None, vec![slot(), hash(), block()]),
+        ("taken_alike", Some("tx.taken"), vec![slot(), hash(), block()]),
+        ("taken_by_other", None, vec![slot(), hash(), block()]),
         ("confirmed", Some("tx.confirmed"), vec![hash(), block(), version()]),
         ("reverted", Some("tx.reverted"), vec![hash(), block(), reason()]),
         ("failed", Some("tx.failed"), vec![reason()]),

@@ -18,6 +18,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("AfterAsked", after()),
         ("Replacement", replacement()),
         ("SpeedUp", speed_up()),
+        ("Settlement", settlement()),
         (
             "Decision",
             object(
@@ -202,6 +203,11 @@ fn speed_up() -> Value {
         ],
     );
     example(schema, json!({ "speed": "fast" }))
+}
+
+fn settlement() -> Value {
+    let whose = said(words(["ours", "foreign"]), "whose transaction took the nonce and does the same");
+    example(object("", [has("taken", whose)]), json!({ "taken": "ours" }))
 }
 
 fn slot_range() -> Value {

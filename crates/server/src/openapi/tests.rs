@@ -233,10 +233,12 @@ fn entries() -> Vec<Entry> {
         Entry::SingleWitness { hash, block },
         Entry::LaneAdopted { nonces: vec![Slot(1)], hashes: vec![hash], text: text() },
         Entry::CarriedOut { slot: Slot(1), hash, block },
+        Entry::TakenAlike { slot: Slot(1), hash, block },
+        Entry::TakenByOther { slot: Slot(1), hash, block },
     ]
 }
 
-const KINDS: u32 = 46;
+const KINDS: u32 = 48;
 
 /// A number for each kind, so that a new kind does not compile until it is here.
 fn position(entry: &Entry) -> u32 {
@@ -287,5 +289,7 @@ fn position(entry: &Entry) -> u32 {
         Entry::SingleWitness { .. } => 43,
         Entry::LaneAdopted { .. } => 44,
         Entry::CarriedOut { .. } => 45,
+        Entry::TakenAlike { .. } => 46,
+        Entry::TakenByOther { .. } => 47,
     }
 }

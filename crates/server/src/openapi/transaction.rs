@@ -306,6 +306,7 @@ fn kind() -> Value {
     kinds.extend([
         object("", [has("type", words(["cancel", "speed_up"])), tx()]),
         object("", [has("type", words(["replace", "approve", "reject"])), tx(), version()]),
+        object("", [has("type", word("settle")), tx(), has("taken", words(["ours", "foreign"]))]),
         object("", [has("type", word("fill")), has("from", refer("Nonce")), has("to", refer("Nonce"))]),
     ]);
     any_of(kinds)

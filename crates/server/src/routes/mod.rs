@@ -38,6 +38,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/tx/{id}/speed-up", post(steer::speed_up))
         .route("/tx/{id}/approve", post(steer::approve))
         .route("/tx/{id}/reject", post(steer::reject))
+        .route("/tx/{id}/settle", post(steer::settle))
         .route("/tx/{id}/retry", post(steer::retry))
         .route("/events", get(events::listen))
         .route("/webhooks", get(webhooks::list).post(webhooks::create))

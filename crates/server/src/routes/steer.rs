@@ -93,6 +93,19 @@ async fn decide(app: &App, caller: &Caller, id: &str, yes: bool, headers: &Heade
     Ok(accepted(command, json!({ "type": word, "tx": tx.id, "version": version })))
 }
 
+pub(crate) async fn settle(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let tx = find(&app, &caller, &id).await?.tx;
+    let whose = body::taken(body::json(&headers, &taken(body)?)?)?;
+    let command = app.handle.settle(&tx, whose, key(&headers)?.as_ref()).await?;
+    Ok(accepted(command, json!({ "type": "settle", "tx": tx.id, "taken": whose })))
+}
+
 /// A new transaction that does an ended one again. There is one for each, so asking twice is harmless.
 pub(crate) async fn retry(
     State(app): State<App>,

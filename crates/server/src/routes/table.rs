@@ -32,6 +32,7 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/tx/{id}/speed-up", SUBMIT),
     (Method::POST, "/api/v1/tx/{id}/approve", OPERATE),
     (Method::POST, "/api/v1/tx/{id}/reject", OPERATE),
+    (Method::POST, "/api/v1/tx/{id}/settle", OPERATE),
     (Method::POST, "/api/v1/tx/{id}/retry", SUBMIT),
     (Method::GET, "/api/v1/events", VIEW),
     (Method::GET, "/api/v1/webhooks", VIEW),

@@ -347,7 +347,8 @@ pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecor
 
 pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
     let tx = &record.tx;
-    let taken_back = tx.status.won.is_some() && tx.status.receipt.is_none();
+    let has_receipt = tx.status.receipt.is_some() || record.carried_out_by().is_some();
+    let taken_back = tx.status.won.is_some() && !has_receipt;
     let stuck = if tx.status.state.is_terminal() && !taken_back {
         None
     } else {

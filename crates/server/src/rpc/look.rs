@@ -165,7 +165,10 @@ pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<Value, RpcEr
     let winner = match ours(asker, hash).await? {
         None => stayed(asker, hash).await?.unwrap_or(hash),
         Some(Ours { receipt: Some(receipt), .. }) => receipt.hash,
-        Some(Ours { receipt: None, .. }) => return Ok(Value::Null),
+        Some(Ours { receipt: None, record }) => match record.carried_out_by() {
+            Some(hash) => hash,
+            None => return Ok(Value::Null),
+        },
     };
     let receipt = pass::read(asker, "eth_getTransactionReceipt", &json!([winner])).await?;
     Ok(if is_ahead(asker, &receipt) { Value::Null } else { receipt })
@@ -196,6 +199,9 @@ pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, R
             return Ok(shown);
         }
         return Ok(Value::Null);
+    }
+    if let Some(hash) = record.carried_out_by() {
+        return foreign(asker, hash).await;
     }
     // Also one that no node has been sent yet.
     Ok(signed(asker, &record, hash).unwrap_or_default())

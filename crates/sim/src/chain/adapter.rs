@@ -329,6 +329,7 @@ impl Chain for SimChain {
             to: Some(wire.from),
             value: Wei(wire.value),
             data: wire.data.clone(),
+            receipt: None,
         }))
     }
 

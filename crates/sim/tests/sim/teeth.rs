@@ -84,4 +84,6 @@ teeth! {
     a_forgotten_ceiling_is_found: CeilingForgotten;
     a_day_of_the_budget_by_the_nodes_clock_is_found: DayByOwnClock;
     a_stored_time_in_the_future_that_is_waited_for_is_found: WaitsForStoredTime;
+    waiting_commands_that_hide_others_are_found: WaitingHideOthers;
+    an_own_transaction_sent_again_after_a_persons_word_is_found: OursIsSentAgain;
 }

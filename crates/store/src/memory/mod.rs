@@ -19,7 +19,7 @@ mod reads;
 mod records;
 mod space;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -196,8 +196,13 @@ impl Reads for Memory {
         Ok(self.space(|space| reads::waiting(space, lane, limit)))
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
-        Ok(self.space(|space| reads::commands(space, lane, limit)))
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
+        Ok(self.space(|space| reads::open_commands(space, lane, taken, limit)))
     }
 
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {

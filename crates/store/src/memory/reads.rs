@@ -11,7 +11,8 @@ use landfall_core::ports::store::{
 use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
 use landfall_core::{
-    Account, CallerNonce, ChainId, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot, TxHash, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot,
+    TxHash, TxId,
 };
 
 use super::leases;
@@ -50,13 +51,14 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
         row: stored.row,
         bound: bound.collect(),
         attempts,
+        highest_signed: space.attempts.range(attempts_of(lane)).next_back().map(|((_, slot, _), _)| *slot),
         older: space.older.clone().or_else(|| awaits_acceptance(space, lane).then_some(Older::Accepted)),
     }
 }
 
 /// A person has accepted the store, and this lane has not gone on yet.
 fn awaits_acceptance(space: &Space, lane: LaneId) -> bool {
-    let open = commands(space, lane, u32::MAX);
+    let open = open_commands(space, lane, &BTreeSet::new(), u32::MAX);
     open.iter().any(|command| command.kind == CommandKind::AcceptStore)
 }
 
@@ -73,9 +75,15 @@ fn by_order(space: &Space, order: QueueOrder) -> Option<&Transaction> {
     space.by_order.get(&order).and_then(|id| space.tx(*id))
 }
 
-pub(super) fn commands(space: &Space, lane: LaneId, limit: u32) -> Vec<Command> {
-    let open = space.open_commands.range((lane, 0)..=(lane, u64::MAX)).take(size(limit));
-    open.filter_map(|(_, id)| space.commands.get(id)).map(|stored| stored.command.clone()).collect()
+pub(super) fn open_commands(
+    space: &Space,
+    lane: LaneId,
+    taken: &BTreeSet<CommandId>,
+    limit: u32,
+) -> Vec<Command> {
+    let open = space.open_commands.range((lane, 0)..=(lane, u64::MAX)).map(|(_, id)| id);
+    let open = open.filter(|id| !taken.contains(id)).take(size(limit));
+    open.filter_map(|id| space.commands.get(id)).map(|stored| stored.command.clone()).collect()
 }
 
 pub(super) fn lanes_with_work(space: &Space) -> Vec<LaneId> {

@@ -41,6 +41,7 @@ mod schema;
 mod small;
 mod tls;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -63,6 +64,7 @@ use hints::Hints;
 use lanes::LaneNumbers;
 pub use open::{OpenError, Options, without_password};
 use pool::Connections;
+use uuid::Uuid;
 
 use crate::Archived;
 
@@ -269,12 +271,19 @@ impl Reads for Postgres {
         run!(self, "find disabled lanes", |db, inner| reads::lanes::disabled(db, inner.namespace))
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
-        run!(self, "read commands", |db, inner| reads::lanes::commands(
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
+        let taken: Arc<Vec<Uuid>> = Arc::new(taken.iter().map(|id| id.0).collect());
+        run!(self, "read commands", |db, inner, taken| reads::lanes::open_commands(
             db,
             inner.namespace,
             &inner.numbers,
             lane,
+            &taken,
             limit
         ))
     }

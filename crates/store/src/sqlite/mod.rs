@@ -42,6 +42,7 @@ mod schema;
 mod scope;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -207,8 +208,14 @@ impl Reads for Sqlite {
         self.inner.readers.read("read what waits", look).await
     }
 
-    async fn commands(&self, lane: LaneId, limit: u32) -> Result<Vec<Command>, Error> {
-        let look = move |look: &readers::Look<'_>| reads::lanes::commands(look, lane, limit);
+    async fn open_commands(
+        &self,
+        lane: LaneId,
+        taken: &BTreeSet<CommandId>,
+        limit: u32,
+    ) -> Result<Vec<Command>, Error> {
+        let taken = taken.clone();
+        let look = move |look: &readers::Look<'_>| reads::lanes::open_commands(look, lane, &taken, limit);
         self.inner.readers.read("read commands", look).await
     }
 

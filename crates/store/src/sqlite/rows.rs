@@ -115,9 +115,13 @@ pub(super) fn entries(row: &Row<'_>) -> Result<Vec<JournalRow>, Fault> {
 }
 
 /// A row of `command.id, command.at, command.kind`.
+pub(super) fn command_id(row: &Row<'_>) -> Result<CommandId, Fault> {
+    Ok(CommandId(uuid("command.id", column(row, 0)?)?))
+}
+
 pub(super) fn command(row: &Row<'_>, lane: LaneId) -> Result<Command, Fault> {
     Ok(Command {
-        id: CommandId(uuid("command.id", column(row, 0)?)?),
+        id: command_id(row)?,
         lane,
         kind: json("command.kind", column(row, 2)?)?,
         at: Millis(number(row.get(1)?)),

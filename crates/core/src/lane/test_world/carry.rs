@@ -12,9 +12,9 @@ use crate::ports::signer;
 impl World {
     pub(in super::super) fn act(&mut self, action: Action, fault: &Fault) -> LaneEvent {
         match action {
-            Action::Load { limit } => match fault {
+            Action::Load { limit, taken } => match fault {
                 Fault::NotDone | Fault::AnswerLost => LaneEvent::LoadFailed,
-                _ => LaneEvent::Loaded(self.desk.store.load(limit)),
+                _ => LaneEvent::Loaded(self.desk.store.load(limit, &taken)),
             },
             Action::Prepare(jobs) => LaneEvent::Prepared(
                 jobs.into_iter()

@@ -9,7 +9,7 @@ use super::{LANE, seal};
 use crate::attempt::{Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendOutcome;
-use crate::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt};
+use crate::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tags};
 use crate::witness::Witnessed;
 use crate::{Gas, Millis, Price, Slot, TxHash, TxId};
 
@@ -78,6 +78,7 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) looks: Look,
     /// What several endpoints have shown; none: there is one.
     pub(in super::super) witnessed: Option<Witnessed>,
+    pub(in super::super) tags: Tags,
 }
 
 impl ModelChain {
@@ -105,6 +106,7 @@ impl ModelChain {
             looks: Look::default(),
             delegated: false,
             witnessed: None,
+            tags: Tags::default(),
         };
         chain.push_block(Vec::new(), now);
         chain
@@ -320,6 +322,7 @@ impl ModelChain {
             witnessed: self.witnessed.clone().unwrap_or(Witnessed::by_one(number)),
             safe: None,
             finalized: (self.deep > 0).then(|| self.finalized()),
+            tags: self.tags,
             fees: FeeQuote {
                 base_fee: Some(self.base_fee),
                 slow: Price::gwei(1),

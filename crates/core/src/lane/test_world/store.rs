@@ -82,16 +82,18 @@ impl ModelStore {
             row: self.row.clone(),
             bound: bound.cloned().collect(),
             attempts: open.cloned().collect(),
+            highest_signed: self.attempts.keys().map(|(slot, _)| *slot).max(),
             older: self.older.clone().or_else(|| self.awaits_acceptance().then_some(Older::Accepted)),
         }
     }
 
     /// What [`crate::lane::Action::Load`] is answered with.
-    pub(in super::super) fn load(&self, limit: u32) -> Loaded {
+    pub(in super::super) fn load(&self, limit: u32, taken: &BTreeSet<CommandId>) -> Loaded {
         let mut waiting: Vec<_> = self.txs.values().filter(|tx| tx.is_waiting()).cloned().collect();
         waiting.sort_by_key(|tx| tx.order);
         waiting.truncate(limit as usize);
-        let open = self.commands.iter().filter(|(_, done)| !done).map(|(command, _)| command.clone());
+        let open = self.commands.iter().filter(|(command, done)| !done && !taken.contains(&command.id));
+        let open = open.map(|(command, _)| command.clone());
         let commands: Vec<Command> = open.take(COMMANDS).collect();
         let mentioned =
             commands.iter().filter_map(|command| self.txs.get(&command.kind.tx()?).cloned()).collect();

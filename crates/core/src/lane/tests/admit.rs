@@ -95,7 +95,7 @@ fn a_lane_with_enough_in_memory_reads_only_commands() {
     let mut world = world(LaneSettings { max_in_flight: 2, ..settings() });
     let limits = |world: &super::super::test_world::World| -> Vec<u32> {
         let loads = world.started.iter().filter_map(|action| match action {
-            Action::Load { limit } => Some(*limit),
+            Action::Load { limit, .. } => Some(*limit),
             _ => None,
         });
         loads.collect()

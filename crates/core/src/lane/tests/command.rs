@@ -1,4 +1,4 @@
-use super::super::test_world::{COMMANDS, Fault, Step, payment};
+use super::super::test_world::{COMMANDS, Fault, Step, World, payment};
 use super::{Kind, remote, settings, world};
 use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
@@ -207,4 +207,141 @@ fn commands_that_one_reading_does_not_show_are_read_by_the_next_without_a_word()
         world.wait(20);
     }
     assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+/// A lane that holds since it was loaded: the chain has used slot 5, and nobody here knows by whom.
+fn held() -> World {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.play(Step::Crash);
+    world.show(0, true);
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { .. })));
+    world
+}
+
+impl World {
+    /// Time passes, and everything that is asked for goes well.
+    fn read_on(&mut self) {
+        for _ in 0..8 {
+            self.rest();
+            self.wait(20);
+        }
+    }
+
+    fn open_commands(&self) -> usize {
+        self.desk.store.commands.iter().filter(|(_, done)| !done).count()
+    }
+}
+
+#[test]
+fn a_resume_is_read_however_many_fills_wait_for_it() {
+    for crashes in [false, true] {
+        let mut world = held();
+        let fills = 3 * COMMANDS as u64;
+        for n in 0..fills {
+            world.command(CommandKind::Fill { from: Slot(6), to: Slot(6 + n) });
+        }
+        world.read_on();
+        assert_eq!(world.open_commands(), 3 * COMMANDS, "the lane holds");
+        world.command(CommandKind::Resume);
+        if crashes {
+            world.play(Step::Crash);
+            world.show(0, true);
+        }
+        world.read_on();
+        assert_eq!(world.desk.lane.hold(), None);
+        for _ in 0..fills {
+            world.finalise();
+            world.read_on();
+        }
+        assert_eq!(world.open_commands(), 0, "in the end all are done");
+    }
+}
+
+#[test]
+fn a_cancel_is_read_however_many_fills_wait() {
+    let mut world = held();
+    let id = world.submit();
+    for n in 0..2 * COMMANDS as u64 {
+        world.command(CommandKind::Fill { from: Slot(6), to: Slot(6 + n) });
+    }
+    world.command(CommandKind::Cancel { tx: id });
+    world.read_on();
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
+}
+
+/// However many come in between, and whatever waits before them.
+#[test]
+fn pauses_and_resumes_are_taken_in_their_order() {
+    for last in [CommandKind::Pause, CommandKind::Resume] {
+        let mut world = world(settings());
+        let other = if last == CommandKind::Pause { CommandKind::Resume } else { CommandKind::Pause };
+        world.play(Step::Fill(3_000, 0));
+        let first = std::iter::repeat_n([last.clone(), other], COMMANDS).flatten();
+        for kind in first.chain([last.clone()]) {
+            world.desk.store.command(kind, world.desk.now);
+        }
+        world.turn(vec![LaneEvent::Work]);
+        world.read_on();
+        assert_eq!(world.desk.store.row.paused, last == CommandKind::Pause);
+        assert_eq!(world.open_commands(), 0);
+    }
+}
+
+#[test]
+fn a_pause_that_comes_after_a_resume_counts_although_the_resume_takes_longer() {
+    for crashes in [false, true] {
+        let mut world = held();
+        let id = world.submit();
+        world.carry(Kind::Load, Fault::None);
+        world.command(CommandKind::Pause);
+        world.carry(Kind::Load, Fault::None);
+        world.command(CommandKind::Resume);
+        world.carry(Kind::Load, Fault::None);
+        assert!(!world.desk.store.row.paused && world.open_commands() == 1, "who took it is not known yet");
+        world.command(CommandKind::Pause);
+        world.carry(Kind::Load, Fault::None);
+        assert!(world.desk.store.row.paused && world.open_commands() == 1, "the resume goes on");
+        if crashes {
+            world.play(Step::Crash);
+            world.show(0, true);
+        }
+        world.turn(vec![LaneEvent::Work]);
+        world.read_on();
+        assert_eq!(world.open_commands(), 0);
+        assert_eq!(world.desk.lane.hold(), Some(Hold::Paused));
+        assert_eq!(world.slot_of(id), None);
+        world.command(CommandKind::Resume);
+        world.read_on();
+        assert_eq!(world.slot_of(id), Some(6));
+    }
+}
+
+#[test]
+fn a_resume_that_is_read_before_the_chain_was_seen_counts_when_it_is() {
+    let mut world = held();
+    let id = world.submit();
+    world.rest();
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    world.play(Step::Crash);
+    world.carry(Kind::Load, Fault::None);
+    assert_eq!(world.open_commands(), 1, "nothing of the chain is known");
+    world.show(0, true);
+    world.read_on();
+    assert_eq!((world.open_commands(), world.slot_of(id)), (0, Some(6)));
+}
+
+/// A script that repeats it until the lane goes on.
+#[test]
+fn a_resume_that_is_repeated_adds_nothing() {
+    let mut world = held();
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    for _ in 0..3 * COMMANDS {
+        world.command(CommandKind::Resume);
+        world.carry(Kind::Load, Fault::None);
+    }
+    assert_eq!(world.open_commands(), 1);
+    world.read_on();
+    assert_eq!((world.open_commands(), world.slot_of(id)), (0, Some(6)));
 }

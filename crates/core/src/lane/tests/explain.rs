@@ -2,8 +2,9 @@ use super::super::test_world::{Fault, Step, payment, payment_with_gas};
 use super::{Kind, remote, settings, world};
 use crate::outcome::SendOutcome;
 use crate::ports::store::CommandKind;
-use crate::request::{AskedFees, Options, Payload};
+use crate::request::{AskedFees, Finality, Options, Payload};
 use crate::settings::LaneSettings;
+use crate::view::{Tag, Tags};
 use crate::{Price, TxId, Wei};
 
 impl super::World {
@@ -154,4 +155,28 @@ fn one_that_has_ended_has_nothing_to_explain() {
     let id = world.broadcast();
     world.finalise();
     assert_eq!(world.desk.lane.explain(id, world.desk.now), None);
+}
+
+/// As earlier versions let it in, and as a chain may be configured.
+#[test]
+fn one_that_waits_for_a_tag_which_the_chain_lacks_says_so() {
+    let asked = Options { finality: Some(Finality::Finalized), ..Options::default() };
+    let own = LaneSettings { finality: Finality::Finalized, ..settings() };
+    for (settings, options) in [(settings(), asked), (own, Options::default())] {
+        let mut world = world(settings);
+        let id = world.submit_as(payment_with_gas(1), options);
+        world.rest();
+        world.block();
+        world.says(
+            id,
+            &["done when the chain calls it finalized", "no endpoint has shown a finalized block yet"],
+        );
+        world.chain.tags = Tags { safe: Tag::Known, finalized: Tag::Lacking };
+        world.block();
+        world.says(id, &["no endpoint knows a finalized block", "number of blocks"]);
+        world.chain.tags.finalized = Tag::Known;
+        world.block();
+        let said = world.desk.lane.explain(id, world.desk.now).unwrap();
+        assert!(said.ends_with("done when the chain calls it finalized"), "{said}");
+    }
 }

@@ -29,6 +29,7 @@ mod refuse;
 mod replace;
 mod reprice;
 mod reset;
+mod settle;
 mod sign;
 mod stranger;
 mod unpaid;

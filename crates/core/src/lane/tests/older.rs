@@ -1,6 +1,6 @@
-use super::super::test_world::{Fault, payment};
-use super::{World, settings, world};
-use crate::lane::{Action, Hold};
+use super::super::test_world::{COMMANDS, Fault, payment};
+use super::{Kind, World, settings, world};
+use crate::lane::{Action, Hold, LaneEvent};
 use crate::ports::chain::Taker;
 use crate::ports::store::{CommandKind, Older};
 use crate::request::{Options, Payload};
@@ -65,7 +65,7 @@ fn put_back(world: &mut World, did: &Payload) {
 fn used(world: &mut World, did: &Payload) {
     let slot = world.chain.count();
     let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
-    let taker = Taker { hash, to: did.to, value: did.value, data: did.data.clone() };
+    let taker = Taker { hash, to: did.to, value: did.value, data: did.data.clone(), receipt: None };
     world.chain.takers.insert(slot, taker);
     world.chain.mine_foreign(world.desk.now);
 }
@@ -206,4 +206,37 @@ fn a_slot_with_bytes_that_was_used_before_the_store_was_accepted_is_not_given_aw
     let status = world.desk.store.tx(bound).status.clone();
     assert!(!status.state.is_terminal() && status.slot == Some(Slot(5)), "{status:?}");
     assert_eq!(world.desk.store.attempts.len(), 1, "neither is it signed for another slot");
+}
+
+#[test]
+fn an_acceptance_is_read_however_many_commands_wait_for_it_and_they_keep_their_order() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.started.clear();
+    let pauses = [CommandKind::Resume, CommandKind::Pause].into_iter().cycle();
+    for kind in pauses.take(2 * COMMANDS + 2) {
+        world.command(kind);
+    }
+    for _ in 0..5 {
+        world.rest();
+        world.wait(20);
+    }
+    assert!(world.desk.store.commands.iter().all(|(_, done)| !done));
+    world.desk.store.older = None;
+    world.desk.store.command(CommandKind::AcceptStore, world.desk.now);
+    world.turn(vec![LaneEvent::Work]);
+    world.carry(Kind::Load, Fault::None);
+    // A load that began before the store was accepted shows what comes after those that were left.
+    world.turn(vec![LaneEvent::Work]);
+    world.command(CommandKind::Resume);
+    world.show(0, true);
+    world.carry(Kind::Load, Fault::None);
+    for _ in 0..8 {
+        world.rest();
+        world.wait(20);
+    }
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
+    assert!(!world.desk.store.row.paused, "the last word was a resume");
+    assert_eq!(world.desk.lane.hold(), None);
 }

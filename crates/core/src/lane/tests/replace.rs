@@ -321,9 +321,10 @@ fn a_stranger_that_does_what_an_older_content_does_is_no_stranger() {
         to: first.to,
         value: first.value,
         data: first.data,
+        receipt: None,
     };
     world.turn(vec![crate::lane::LaneEvent::Foreign { slot, block, taker: Some(taker) }]);
     assert!(!world.desk.store.state(id).is_terminal());
     let why = world.desk.lane.explain(id, world.desk.now).unwrap();
-    assert!(why.contains("a person must look"), "{why}");
+    assert!(why.contains("say whose it was"), "{why}");
 }

@@ -128,3 +128,64 @@ fn it_does_not_step_over_a_slot_that_somebody_else_has_used() {
     assert!(holds(&world), "slot 5 is still not accounted for");
     assert_eq!(world.desk.store.row.cursor, Some(Slot(5)));
 }
+
+/// Three transactions were final, and the chain took them back: the account's next slot is 5 again.
+fn final_replaced() -> (World, crate::TxId) {
+    let mut world = world(settings());
+    for _ in 0..3 {
+        world.broadcast();
+    }
+    world.finalise();
+    assert_eq!(world.desk.store.row.history, Some(Slot(7)));
+    world.chain.reorg_past_finality(3, 4, world.desk.now);
+    world.show(0, true);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::FinalReplaced { slot: Slot(5) }));
+    let waiting = world.submit();
+    world.rest();
+    (world, waiting)
+}
+
+/// No-ops use up what was final, and the lane goes on above it.
+fn goes_on_above(mut world: World, waiting: crate::TxId) {
+    for _ in 0..40 {
+        world.wait(5_000);
+        world.rest();
+        world.block();
+        world.rest();
+    }
+    assert_eq!((world.desk.store.state(waiting), world.slot_of(waiting)), (TxState::Confirmed, Some(8)));
+    for slot in 5..8 {
+        let (_, winner) = world.chain.winner(Slot(slot)).expect("the slot is used");
+        assert!(winner.draft.as_ref().is_some_and(|draft| draft.no_op), "{winner:?}");
+    }
+}
+
+#[test]
+fn after_a_resume_it_does_not_fall_onto_slots_that_were_final() {
+    for crashes in [false, true] {
+        let (mut world, waiting) = final_replaced();
+        world.command(CommandKind::Resume);
+        world.carry(Kind::Load, Fault::None);
+        if crashes {
+            world.play(Step::Crash);
+            world.show(0, true);
+            world.rest();
+        }
+        world.reset();
+        world.show(0, true);
+        assert!(world.desk.store.row.cursor >= Some(Slot(8)), "what was signed for them is stored");
+        goes_on_above(world, waiting);
+    }
+}
+
+/// As earlier versions left it: nothing could be stored for the next slot, since its first attempt is.
+#[test]
+fn a_lane_that_had_fallen_onto_them_goes_on() {
+    let (mut world, waiting) = final_replaced();
+    world.desk.store.row.history = Some(Slot(4));
+    world.desk.store.row.cursor = Some(Slot(5));
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    goes_on_above(world, waiting);
+}

@@ -19,7 +19,7 @@ fn adopting() -> LaneSettings {
 /// A transaction that does the same as this payload.
 fn like(payload: &Payload) -> Taker {
     let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
-    Taker { hash, to: payload.to, value: payload.value, data: payload.data.clone() }
+    Taker { hash, to: payload.to, value: payload.value, data: payload.data.clone(), receipt: None }
 }
 
 impl World {

@@ -3,7 +3,7 @@
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
-use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
+use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Slot, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -16,6 +16,10 @@ use crate::postgres::rows::{self, bits, number};
 const IN_ORDER: &str = "attempt.lane = $1 AND attempt.slot >= (SELECT closed FROM lane WHERE id = $1)
     AND attempt.open";
 const IS_APART: &str = "attempt.lane = $1 AND attempt.apart AND attempt.open";
+
+/// The highest slot of lane `$1` that has attempts. Slots of the upper half are negative.
+const HIGHEST: &str = "SELECT coalesce((SELECT max(slot) FROM attempt WHERE lane = $1 AND slot < 0),
+        (SELECT max(slot) FROM attempt WHERE lane = $1))";
 
 /// Everything a lane's owner needs, as it was at one moment. An unknown lane is an empty one.
 pub(in crate::postgres) async fn load(
@@ -34,6 +38,7 @@ pub(in crate::postgres) async fn load(
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            highest_signed: None,
             older: None,
         });
     };
@@ -55,15 +60,17 @@ pub(in crate::postgres) async fn load(
          SELECT {columns} FROM attempt WHERE {IS_APART}"
     );
     let attempts = db.prepare_cached(&attempts).await?;
+    let highest = db.prepare_cached(HIGHEST).await?;
     let of_lane: [Value<'_>; 1] = [id];
-    // One snapshot for all three: a commit of ours whose answer was lost may land between them.
-    let (_, head, bound, ended, attempts, _) = tokio::try_join!(
+    // One snapshot for all: a commit of ours whose answer was lost may land between them.
+    let (_, head, bound, ended, attempts, highest, _) = tokio::try_join!(
         biased;
         db.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
         db.query_one(&head, &of_lane),
         db.query(&bound, &of_lane),
         db.query(&ended, &of_lane),
         db.query(&attempts, &of_lane),
+        db.query_one(&highest, &of_lane),
         db.batch_execute("COMMIT"),
     )?;
     let mut bound = bound.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
@@ -80,6 +87,7 @@ pub(in crate::postgres) async fn load(
         bound,
         ended,
         attempts,
+        highest_signed: highest.try_get::<_, Option<i64>>(0)?.map(|slot| Slot(number(slot))),
         // A database has no mark beside it.
         older: None,
     })
@@ -103,18 +111,20 @@ pub(in crate::postgres) async fn waiting(
     all(db, &sql, &[id, &i64::from(limit)], rows::tx).await
 }
 
-/// The commands of a lane that were not applied yet, oldest first.
-pub(in crate::postgres) async fn commands(
+/// The commands of a lane that were not applied yet and not taken, oldest first.
+pub(in crate::postgres) async fn open_commands(
     db: &ClientWrapper,
     namespace: i64,
     numbers: &LaneNumbers,
     lane: LaneId,
+    taken: &[Uuid],
     limit: u32,
 ) -> Result<Vec<Command>, Fault> {
     let ids = numbers.find(db, namespace, [lane]).await?;
     let Some(id) = ids.get(&lane) else { return Ok(Vec::new()) };
-    let sql = "SELECT id, at, kind FROM command WHERE lane = $1 AND NOT done ORDER BY seq LIMIT $2";
-    all(db, sql, &[id, &i64::from(limit)], |row| rows::command(row, lane)).await
+    let sql = "SELECT id, at, kind FROM command WHERE lane = $1 AND NOT done AND id <> ALL ($2)
+         ORDER BY seq LIMIT $3";
+    all(db, sql, &[id, &taken, &i64::from(limit)], |row| rows::command(row, lane)).await
 }
 
 /// A command by its id, done or not.

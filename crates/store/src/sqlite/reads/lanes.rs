@@ -3,9 +3,11 @@
 //! These are asked all the time, and a lane's history only grows: every query names the partial index that holds what
 //! is unfinished, or a range of slots that is, so that it cannot come to read the history instead.
 
+use std::collections::BTreeSet;
+
 use landfall_core::ports::store::{ChainRecord, Command, Holders, LaneRecord, LaneRow, LaneSummary, Older};
 use landfall_core::transaction::Transaction;
-use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Token};
+use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Slot, Token};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::all;
@@ -19,6 +21,10 @@ use crate::sqlite::scope::find_lane;
 const IN_ORDER: &str = "attempt.lane = ?1 AND attempt.slot >= ?2 AND attempt.open = 1";
 const IS_APART: &str = "attempt.lane = ?1 AND attempt.apart = 1 AND attempt.open = 1";
 
+/// The highest slot of lane `?1` that has attempts. Slots of the upper half are negative.
+const HIGHEST: &str = "SELECT coalesce((SELECT max(slot) FROM attempt WHERE lane = ?1 AND slot < 0),
+        (SELECT max(slot) FROM attempt WHERE lane = ?1))";
+
 /// Everything a lane's owner needs. An unknown lane is an empty one.
 pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecord, Fault> {
     let older = accept::older(look.db, look.namespace)?;
@@ -31,6 +37,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             bound: Vec::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            highest_signed: None,
             older,
         });
     };
@@ -64,6 +71,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
     let mut attempts = all(look.db, &in_order, [key.lane, closed], rows::attempt)?;
     attempts.append(&mut all(look.db, &apart, [key.lane], rows::attempt)?);
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
+    let highest: Option<i64> = look.db.prepare_cached(HIGHEST)?.query_row([key.lane], |row| row.get(0))?;
     Ok(LaneRecord {
         lane,
         token: Token(number(token)),
@@ -72,6 +80,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
         bound,
         ended,
         attempts,
+        highest_signed: highest.map(|slot| Slot(number(slot))),
         older,
     })
 }
@@ -92,11 +101,27 @@ pub(in crate::sqlite) fn waiting(
     all(look.db, &sql, params![key.lane, limit], rows::tx)
 }
 
-/// The commands of a lane that were not applied yet, oldest first.
-pub(in crate::sqlite) fn commands(look: &Look<'_>, lane: LaneId, limit: u32) -> Result<Vec<Command>, Fault> {
+/// The commands of a lane that were not applied yet and not taken, oldest first. Of those that were, nothing but the id is read.
+pub(in crate::sqlite) fn open_commands(
+    look: &Look<'_>,
+    lane: LaneId,
+    taken: &BTreeSet<CommandId>,
+    limit: u32,
+) -> Result<Vec<Command>, Fault> {
     let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
-    let sql = "SELECT id, at, kind FROM command INDEXED BY command_open WHERE lane = ?1 AND done = 0 ORDER BY seq LIMIT ?2";
-    all(look.db, sql, params![key.lane, limit], |row| rows::command(row, lane))
+    let sql =
+        "SELECT id, at, kind FROM command INDEXED BY command_open WHERE lane = ?1 AND done = 0 ORDER BY seq";
+    let mut statement = look.db.prepare_cached(sql)?;
+    let mut open = statement.query([key.lane])?;
+    let mut commands = Vec::new();
+    while commands.len() < usize::try_from(limit).unwrap_or(usize::MAX)
+        && let Some(row) = open.next()?
+    {
+        if taken.is_empty() || !taken.contains(&rows::command_id(row)?) {
+            commands.push(rows::command(row, lane)?);
+        }
+    }
+    Ok(commands)
 }
 
 /// A command by its id, done or not.

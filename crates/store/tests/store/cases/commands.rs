@@ -1,6 +1,9 @@
 //! Commands: inserted by anybody, applied once by the lane's owner.
 
+use std::collections::BTreeSet;
+
 use landfall_core::ports::store::{CommandKind, Store, Write, Written};
+use landfall_core::{CommandId, Slot};
 
 use crate::fixtures::*;
 use crate::world::World;
@@ -42,6 +45,29 @@ pub(crate) async fn commands_are_listed_oldest_first_up_to_the_limit(world: Worl
     assert_eq!(listed(2).await, [3, 1].map(command_id));
     done(store, 0, 1).await;
     assert_eq!(listed(10).await, [3, 2].map(command_id));
+}
+
+pub(crate) async fn commands_that_were_taken_do_not_hide_those_behind_them(world: World) {
+    let store = world.store();
+    own(store, lane(1)).await;
+    for n in 1..=40 {
+        insert(store, n, CommandKind::Fill { from: Slot(n), to: Slot(n) }).await;
+    }
+    for (n, kind) in [(41, CommandKind::Pause), (42, CommandKind::Resume), (43, CommandKind::Pause)] {
+        insert(store, n, kind).await;
+    }
+    let listed = async |taken: &BTreeSet<CommandId>, limit| {
+        let commands = store.open_commands(lane(1), taken, limit).await.unwrap();
+        commands.into_iter().map(|command| command.id).collect::<Vec<_>>()
+    };
+    let mut taken: BTreeSet<CommandId> = (1..=40).map(command_id).collect();
+    assert_eq!(listed(&taken, 2).await, [41, 42].map(command_id), "oldest first");
+    assert_eq!(listed(&taken, 10).await, [41, 42, 43].map(command_id));
+    taken.remove(&command_id(7));
+    assert_eq!(listed(&taken, 2).await, [7, 41].map(command_id));
+    taken.extend([7, 41, 42, 43].map(command_id));
+    assert!(listed(&taken, 10).await.is_empty());
+    assert_eq!(store.commands(lane(1), 100).await.unwrap().len(), 43, "they are open all the same");
 }
 
 pub(crate) async fn a_command_inserted_twice_is_accepted_once(world: World) {

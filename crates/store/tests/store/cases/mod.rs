@@ -111,6 +111,7 @@ suite! {
     commands:
         a_command_is_listed_until_it_is_done,
         commands_are_listed_oldest_first_up_to_the_limit,
+        commands_that_were_taken_do_not_hide_those_behind_them,
         a_command_inserted_twice_is_accepted_once,
         a_command_that_was_done_stays_done,
         a_command_nobody_inserted_cannot_be_done,

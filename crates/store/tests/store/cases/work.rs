@@ -86,6 +86,8 @@ pub(crate) async fn slots_are_closed_in_any_order(mut world: World) {
         world.enter("default").await;
         let left: Vec<(u64, u32)> = open.iter().map(|slot| (*slot, 0)).collect();
         assert_eq!(open_attempts(world.store()).await, left, "after {closed:?}");
+        let highest = world.store().load_lane(lane(1)).await.unwrap().highest_signed;
+        assert_eq!(highest, Some(Slot(u64::MAX)), "history counts");
         let has_work = !world.store().lanes_with_work().await.unwrap().is_empty();
         assert_eq!(has_work, !left.is_empty(), "after {closed:?}");
     }
@@ -115,6 +117,7 @@ pub(crate) async fn a_slot_that_is_filled_again_is_open_and_its_first_life_stays
     last.closed = vec![Slot(5), Slot(3)];
     commit(store, last).await.unwrap();
     assert_eq!(open_attempts(store).await, []);
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().highest_signed, Some(Slot(6)));
     assert!(store.lanes_with_work().await.unwrap().is_empty());
 }
 
@@ -198,6 +201,7 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
             fees: landfall_core::Wei(alloy_primitives::U256::MAX),
         },
         disabled: true,
+        resuming: Some(command_id(3)),
         resets: vec![ResetRecord { at: Millis(7), from: Slot(43), to: Slot(41), given_up: 2 }],
         accepted_below: Some(Slot(4)),
         forgotten: std::collections::BTreeMap::from([(Slot(3), u64::MAX)]),

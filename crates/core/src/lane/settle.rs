@@ -1,0 +1,191 @@
+//! Settle: something that is no attempt of ours took a slot and does the same as its transaction (E11). It may be ours, from a time
+//! that this store has forgotten, or a person's who did it by hand; nothing on chain tells. A person must say.
+//!
+//! | the word | the transaction |
+//! |---|---|
+//! | ours | has ended, as what took its slot did |
+//! | foreign | is queued again or fails, as its caller said; one that was to end has ended |
+//! | none yet | stays as it is, also if it is to be cancelled, and says so |
+//!
+//! What a transaction that had ended before is settled as changes nothing of how it ended.
+
+use super::finish::has_reverted;
+use super::{Lane, SlotRecord};
+use crate::journal::Entry;
+use crate::ports::chain::Taker;
+use crate::transaction::{TakenAlike, Transaction, TxState, Whose, Won};
+use crate::view::{BlockRef, Standing};
+use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
+
+/// What a person said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word {
+    tx: TxId,
+    whose: Whose,
+    /// Of this one, and of no other.
+    hash: TxHash,
+}
+
+impl Lane {
+    /// The slot went to something that does the same, for good.
+    pub(super) fn taken_alike(
+        &mut self,
+        id: TxId,
+        slot: Slot,
+        block: BlockRef,
+        taker: &Taker,
+        version: ContentVersion,
+        now: Millis,
+    ) {
+        let (hash, receipt) = (taker.hash, taker.receipt.clone());
+        let Some(tx) = self.bound.get_mut(&id).or_else(|| self.reopened.get_mut(&id)) else { return };
+        tx.status.taken = Some(Box::new(TakenAlike { hash, block, version, receipt }));
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(id), now, Entry::TakenAlike { slot, hash, block });
+    }
+
+    /// What took a slot counts while its block is part of the chain: after that the slot is looked at anew.
+    pub(super) fn check_taken(&mut self, now: Millis) {
+        let (Some(view), Some(count)) = (self.live_view(), self.chain_count()) else { return };
+        let is_gone = |slot: Slot, taken: &TakenAlike| match view.standing(&taken.block) {
+            Standing::Orphaned => true,
+            Standing::Older => slot >= count,
+            Standing::Canonical | Standing::Ahead => false,
+        };
+        let gone: Vec<TxId> = self
+            .bound
+            .values()
+            .chain(self.reopened.values())
+            .filter(|tx| tx.status.slot.zip(tx.status.taken.as_deref()).is_some_and(|(s, t)| is_gone(s, t)))
+            .map(|tx| tx.id)
+            .collect();
+        for id in gone {
+            let Some(tx) = self.bound.get_mut(&id).or_else(|| self.reopened.get_mut(&id)) else { continue };
+            tx.status.taken = None;
+            self.changes.tx(tx, now);
+        }
+    }
+
+    pub(super) fn ask_settle(&mut self, command: CommandId, tx: TxId, whose: Whose, hash: TxHash) {
+        self.settles.insert(command, Word { tx, whose, hash });
+    }
+
+    /// Words are followed once the chain was seen and still shows what they are about.
+    pub(super) fn finish_settles(&mut self, now: Millis) {
+        if self.settles.is_empty() || self.live_view().is_none() || self.chain_count().is_none() {
+            return;
+        }
+        for (command, word) in std::mem::take(&mut self.settles) {
+            let tx = self.bound.get(&word.tx).or_else(|| self.reopened.get(&word.tx));
+            let about = tx.and_then(|tx| {
+                let taken = tx.status.taken.as_deref().filter(|taken| taken.hash == word.hash)?;
+                Some((tx.status.slot?, taken.clone()))
+            });
+            // It was settled, or something else is known by now.
+            let Some((slot, taken)) = about else {
+                self.finish_command(command);
+                continue;
+            };
+            // What is not settled may be taken back, and its slot is then looked at anew.
+            if self.settled().is_none_or(|settled| taken.block.number > settled) {
+                self.settles.insert(command, word);
+                continue;
+            }
+            match self.planted_word(word.whose) {
+                Whose::Ours => self.settle_as_ours(word.tx, slot, &taken, now),
+                Whose::Foreign => self.settle_as_foreign(word.tx, slot, &taken, now),
+            }
+            self.finish_command(command);
+        }
+    }
+
+    /// What was just found to have taken the slot is ours, by a word that was given before.
+    pub(super) fn settle_taken_as_ours(&mut self, id: TxId, slot: Slot, now: Millis) {
+        let tx = self.bound.get(&id).or_else(|| self.reopened.get(&id));
+        if let Some(taken) = tx.and_then(|tx| tx.status.taken.as_deref().cloned()) {
+            self.settle_as_ours(id, slot, &taken, now);
+        }
+    }
+
+    fn settle_as_ours(&mut self, id: TxId, slot: Slot, taken: &TakenAlike, now: Millis) {
+        if let Some(receipt) = &taken.receipt {
+            self.spend(slot, receipt, now);
+        }
+        if let Some(mut tx) = self.bound.remove(&id) {
+            if tx.takes_two_slots() {
+                self.free_second_slot(slot);
+            }
+            self.end_carried_out(&mut tx, slot, taken, now);
+            return self.keep(slot, taken.block, Some(tx));
+        }
+        let Some(mut tx) = self.reopened.remove(&id) else { return };
+        tx.status.taken = None;
+        tx.status.receipt.clone_from(&taken.receipt);
+        self.changes.tx(&mut tx, now);
+        let TakenAlike { hash, block, .. } = *taken;
+        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
+        self.keep(slot, block, Some(tx));
+    }
+
+    fn settle_as_foreign(&mut self, id: TxId, slot: Slot, taken: &TakenAlike, now: Millis) {
+        let TakenAlike { hash, block, .. } = *taken;
+        let Some(tx) = self.bound.get_mut(&id).or_else(|| self.reopened.get_mut(&id)) else { return };
+        tx.status.taken = None;
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(id), now, Entry::TakenByOther { slot, hash, block });
+        self.slot_is_foreign(slot, block, now);
+    }
+
+    /// A transaction has ended by something that is none of its attempts.
+    pub(super) fn end_carried_out(&mut self, tx: &mut Transaction, slot: Slot, by: &TakenAlike, now: Millis) {
+        let TakenAlike { hash, block, version, .. } = *by;
+        let status = &mut tx.status;
+        status.won = Some(Won { version, hash });
+        status.look_for(Some(hash));
+        status.receipt.clone_from(&by.receipt);
+        status.displaced = false;
+        status.taken = None;
+        let reverted = by.receipt.as_ref().is_some_and(|receipt| !receipt.success);
+        let entry = if reverted {
+            let reason = has_reverted();
+            status.state = TxState::Reverted;
+            status.reason = Some(reason.clone());
+            Entry::Reverted { hash, block, reason }
+        } else {
+            status.state = TxState::Confirmed;
+            Entry::Confirmed { hash, block, version }
+        };
+        let id = tx.id;
+        self.changes.tx(tx, now);
+        self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
+        self.changes.journal(Some(id), now, entry);
+    }
+
+    /// Why a transaction whose slot something alike took does not go on.
+    pub(super) fn explain_taken(&self, tx: &Transaction, slot: Slot, record: &SlotRecord) -> Option<String> {
+        let taken = tx.status.taken.as_deref().filter(|_| record.mined.is_none())?;
+        let asked = self.settles.values().any(|word| word.tx == tx.id);
+        if asked {
+            return Some(format!(
+                "nonce {slot} was taken by {}, and an operator said whose that is; it is followed when the chain is seen",
+                taken.hash
+            ));
+        }
+        Some(taken_sentence(tx, slot, taken))
+    }
+}
+
+/// What took the slot, and what is to be done about it.
+#[must_use]
+pub fn taken_sentence(tx: &Transaction, slot: Slot, taken: &TakenAlike) -> String {
+    let waits = match &tx.status.ending {
+        Some(_) => "; until then it can neither be sent nor ended",
+        None => "; until then it is not sent again",
+    };
+    format!(
+        "nonce {slot} was taken by {} in block {}, which does the same and is not known here: the store may have forgotten it, or \
+         somebody did the same with this key. Look at it, then say whose it was: `landfall tx settle {} --ours` if this \
+         transaction is done by it, `--foreign` if not{waits}",
+        taken.hash, taken.block.number, tx.id
+    )
+}
