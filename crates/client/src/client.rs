@@ -196,6 +196,12 @@ impl Client {
         self.call(Method::POST, &["lanes", &chain.to_string(), signer, "fill"], &[], Some(&range)).await
     }
 
+    /// Ends the session that holds a lane and is dead. The answer has `lanes`, how many it held.
+    pub async fn break_lease(&self, chain: u64, signer: &str, session: &str) -> Result<Value, Error> {
+        let dead = json!({ "session": session });
+        self.call(Method::POST, &["lanes", &chain.to_string(), signer, "break-lease"], &[], Some(&dead)).await
+    }
+
     /// Whether the store is an older copy of itself: `older`, and `why`.
     pub async fn store(&self) -> Result<Value, Error> {
         self.look(&["store"], &[]).await

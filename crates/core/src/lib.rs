@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod ports;
 pub mod request;
 pub mod settings;
+pub mod silence;
 pub mod transaction;
 pub mod units;
 pub mod view;

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::view::{ChainStatus, ChainView, Look, Receipt};
-use landfall_core::{Account, ChainId, LaneId, Slot, TxHash, TxId};
+use landfall_core::{Account, ChainId, LaneId, Millis, Slot, TxHash, TxId};
 use tokio::time::Instant;
 
 use crate::mailbox::Mailbox;
 
 mod reached;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use reached::Reached;
 
@@ -327,6 +327,16 @@ impl Directory {
     /// How long the head of the newest view has been the same.
     pub(crate) fn head_age(&self, chain: ChainId) -> Option<Duration> {
         self.inner().chains.get(&chain)?.head_since.map(|since| since.elapsed())
+    }
+
+    /// The time by the newest block of any chain, and what has passed since it came.
+    pub(crate) fn block_time(&self) -> Option<Millis> {
+        let inner = self.inner();
+        let time = |chain: &OfChain| {
+            let head = chain.newest.as_ref()?.head;
+            Some(head.timestamp.after(chain.head_since?.elapsed()))
+        };
+        inner.chains.values().filter_map(time).max()
     }
 
     /// A lane has stored what it was shown up to here.

@@ -14,7 +14,7 @@ use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::TxState;
 use landfall_core::view::ChainView;
-use landfall_core::{ChainId, CommandId, LaneId, RequestId, SessionId, Slot, TxId};
+use landfall_core::{ChainId, CommandId, LaneId, Millis, RequestId, SessionId, Slot, TxId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -204,6 +204,12 @@ impl Handle {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.shared.session_is_live()
+    }
+
+    /// The time of day as far as it can be believed; see [`Shared::believed_time`].
+    #[must_use]
+    pub fn believed_time(&self) -> Option<Millis> {
+        self.shared.believed_time()
     }
 
     /// The newest picture of a chain.

@@ -17,6 +17,7 @@
 //! | `steer.rs` | what can be asked of a transaction or a lane that exists |
 //! | `writer.rs` | group commit |
 //! | `supervisor.rs` | the session, leases, which lanes run here |
+//! | `silent.rs` | ending the sessions of dead nodes |
 //! | `spread.rs` | which node a lane belongs to |
 //! | `lane_task.rs` | the loop of one lane: events, apply, commit, plan, start |
 //! | `keyless.rs` | ending what waits in lanes without signer |
@@ -51,6 +52,7 @@ mod prove;
 mod reader;
 mod remembered;
 mod retention;
+mod silent;
 mod spread;
 mod steer;
 mod supervisor;
@@ -70,6 +72,7 @@ pub use awaited::Listening;
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};
+pub use silent::BreakLease;
 pub use steer::{AllCancelled, Cannot, SteerError};
 pub use telemetry::{
     Fact, Meter, Milestone, ReceiptCheck, Renewal, Settled, ShownLane, ShownSigner, Signed, Submitted,

@@ -2,6 +2,9 @@
 //!
 //! Their ids, keys and ends stay for ever, so nothing can land a second time by being forgotten. Several nodes may do
 //! this at once: each step is one write, and what one has removed the next does not find.
+//!
+//! What is removed cannot be had again, so a clock that is ahead is not believed: the time is at most that of the newest block, and
+//! what has passed since. A chain that stands still keeps nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +18,16 @@ use crate::supervisor::Shared;
 const STEP: u32 = 100;
 /// Callers' writes go first.
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+/// How often it is looked whether a chain has shown a block.
+const UNTIL_A_BLOCK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let Some(keep) = shared.parts.timings.keep_finished else { return };
     while !shared.is_stopping() {
-        let now = shared.parts.clock.now();
+        let Some(now) = shared.believed_time() else {
+            shared.pause(UNTIL_A_BLOCK.min(shared.parts.timings.forget_every)).await;
+            continue;
+        };
         let kept_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let removed = pass(&shared, Millis(now.0.saturating_sub(kept_ms))).await;
         if removed > 0 {

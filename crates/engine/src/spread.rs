@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn live(count: u128) -> Holders {
-        Holders { live: (1..=count).map(session).collect(), held: BTreeMap::new() }
+        Holders { live: (1..=count).map(session).collect(), ..Holders::default() }
     }
 
     fn view(me: u128, holders: &Holders, now: Instant) -> Spread {

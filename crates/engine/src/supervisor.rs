@@ -9,7 +9,7 @@ use std::time::Duration;
 use landfall_core::lane::LaneCounts;
 use landfall_core::ports::store::Acquired;
 use landfall_core::transaction::Transaction;
-use landfall_core::{ChainId, LaneId, SessionId, Token};
+use landfall_core::{ChainId, LaneId, Millis, SessionId, Token};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -20,6 +20,7 @@ use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::{Parts, PlantedInEngine};
 use crate::remembered::Remembered;
+use crate::silent::Watch;
 use crate::spread::Spread;
 use crate::tasks::Tasks;
 use crate::telemetry::{Fact, Renewal, ShownLane};
@@ -109,6 +110,13 @@ impl Shared {
     pub(crate) fn session_is_live(&self) -> bool {
         let until = *self.acts_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The time of day, for what cannot be undone: not later than a block says, and what has passed since. A clock that is years ahead is
+    /// not believed. None before a chain has shown a block.
+    pub(crate) fn believed_time(&self) -> Option<Millis> {
+        let by_blocks = self.directory.block_time()?;
+        Some(self.parts.clock.now().min(by_blocks))
     }
 
     /// There is work for this lane: wake it where it runs, here or on another node, or start it.
@@ -357,11 +365,12 @@ pub(crate) async fn renew_session(shared: Arc<Shared>) {
 pub(crate) async fn run_lanes(shared: Arc<Shared>) {
     let scan = shared.parts.timings.scan;
     let mut spread = Spread::new(shared.session, scan / 2);
+    let mut watch = Watch::begin();
     let mut disabled_at = Instant::now();
     let mut scans = 0_u32;
     while !shared.is_stopping() {
         let wakes = !spread.is_alone() || scans.is_multiple_of(WOKEN_EVERY);
-        look_around(&shared, &mut spread, wakes).await;
+        look_around(&shared, &mut spread, &mut watch, wakes).await;
         scans = scans.wrapping_add(1);
         if disabled_at.elapsed() >= scan {
             disabled_at = Instant::now();
@@ -390,9 +399,9 @@ pub(crate) async fn run_lanes(shared: Arc<Shared>) {
     }
 }
 
-/// Asks the store which lanes have work and who has them, and gives lanes back that belong to another node. Lanes that
-/// run here are woken if somebody else may have brought the work.
-async fn look_around(shared: &Shared, spread: &mut Spread, wakes: bool) {
+/// Asks the store which lanes have work and who has them, ends the sessions of dead nodes, and gives lanes back that belong to another
+/// node. Lanes that run here are woken if somebody else may have brought the work.
+async fn look_around(shared: &Shared, spread: &mut Spread, watch: &mut Watch, wakes: bool) {
     match shared.parts.store.lanes_with_work().await {
         Ok(lanes) => {
             let lanes: Vec<LaneId> = lanes.into_iter().filter(|lane| wakes || !shared.runs(*lane)).collect();
@@ -402,7 +411,10 @@ async fn look_around(shared: &Shared, spread: &mut Spread, wakes: bool) {
         Err(error) => tracing::warn!(%error, "the store could not say which lanes have work"),
     }
     match shared.parts.store.holders().await {
-        Ok(holders) => spread.look(holders, Instant::now()),
+        Ok(mut holders) => {
+            watch.look(shared, &mut holders).await;
+            spread.look(holders, Instant::now());
+        }
         Err(error) => {
             tracing::warn!(%error, "the store could not say who holds which lanes");
             return;

@@ -3,6 +3,7 @@
 
 mod clock;
 mod commands;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +22,8 @@ use landfall_core::ports::chain::{
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, CommandKind, Error, Holders, Kept, LaneRecord, LaneSummary,
-    Leases, Log, Older, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Admission, Broken, ChainRecord, Command, CommandKind, Error, Holders, Kept, LaneRecord,
+    LaneSummary, Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, Options, Payload};
 use landfall_core::settings::LaneSettings;
@@ -36,7 +37,7 @@ use landfall_store::Memory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{ChainParts, Engine, Handle, Parts, Submission, Telemetry, Timings};
+use crate::{BreakLease, ChainParts, Engine, Handle, Parts, Submission, Telemetry, Timings};
 
 const LANE: LaneId = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
 /// Simulated time; a test that waits longer than this hangs.
@@ -258,6 +259,14 @@ impl Leases for Handled {
         self.memory.close_session(session).await
     }
 
+    async fn end_session(&self, session: SessionId, pulse: Pulse) -> Result<bool, Error> {
+        self.memory.end_session(session, pulse).await
+    }
+
+    async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<Broken, Error> {
+        self.memory.break_lease(lane, session).await
+    }
+
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
         self.memory.acquire(lane, session).await
     }
@@ -405,21 +414,25 @@ async fn engine_on(
     clock: Arc<TokioClock>,
     signers: BTreeMap<LaneId, Arc<dyn Signer>>,
 ) -> Engine {
+    Engine::start(Parts { signers, ..parts(store, clock) }).await.unwrap()
+}
+
+fn parts(store: &Handled, clock: Arc<TokioClock>) -> Parts {
     let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
-    let parts = Parts {
+    let signer: Arc<dyn Signer> = Arc::new(NoKey);
+    Parts {
         slots_at_admission: BTreeSet::new(),
         adopts_unknown: BTreeSet::new(),
         address: None,
         store: Arc::new(store.clone()),
         chains: BTreeMap::from([(LANE.chain, chain)]),
-        signers,
+        signers: BTreeMap::from([(LANE, signer)]),
         clock,
         random: Arc::new(Counting::default()),
         node: "one".to_owned(),
         timings: Timings::default(),
         telemetry: Telemetry::default(),
-    };
-    Engine::start(parts).await.unwrap()
+    }
 }
 
 fn submission() -> Submission {

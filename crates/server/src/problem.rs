@@ -102,6 +102,9 @@ codes! {
     Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
     NotOlder, "not_older", CONFLICT, "The store is not an older copy";
     InPool, "in_pool", CONFLICT, "Transactions that may be ours are in a node's pool";
+    NotHeld, "not_held", CONFLICT, "That session does not hold the lane";
+    OwnerLives, "owner_lives", CONFLICT, "The lane's owner lives";
+    NoLeases, "no_leases", CONFLICT, "This store has no leases";
     LaneDisabled, "lane_disabled", CONFLICT, "The lane takes no new transactions in";
     NotOwner, "not_the_owner", CONFLICT, "Another node takes this lane's transactions in";
     OutOfSync, "out_of_sync", SERVICE_UNAVAILABLE, "What is known of the chain is too old";

@@ -227,12 +227,15 @@ impl Server {
     }
 }
 
-/// Removes what is too old of the audit log, a little at a time, for ever.
+/// Removes what is too old of the audit log, a little at a time, for ever. As with other history a clock that is ahead is not believed.
 async fn trim_audit(audit: &Audit, handle: &Handle, keep: Option<Duration>) {
     let Some(keep) = keep else { return std::future::pending().await };
     let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
     loop {
-        let now = handle.parts().clock.now();
+        let Some(now) = handle.believed_time() else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            continue;
+        };
         let before = Millis(now.0.saturating_sub(keep));
         let more = match audit.trim(before).await {
             Ok(removed) => removed > 0,

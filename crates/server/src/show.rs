@@ -334,7 +334,12 @@ pub(crate) fn lane(
         "holdReason": hold,
         "unknownNonces": (!unknown.is_empty()).then(|| unknown.iter().map(unknown_nonce).collect::<Vec<_>>()),
         "owner": summary.owner.as_ref().map(|(node, session)| {
-            json!({ "node": node, "session": session, "since": begun(*session) })
+            let until = summary.owned_until.map(time);
+            let mut owner = json!({ "node": node, "session": session, "since": begun(*session) });
+            if let Some(until) = until {
+                owner["until"] = until;
+            }
+            owner
         }),
         "token": summary.token,
         "version": summary.version,

@@ -1,12 +1,12 @@
-//! PostgreSQL as far as the fence needs it (decisions 19 and 20): rows that are locked, sessions that end by the
-//! database's clock, commits that go on without the one who asked for them, and journal numbers.
+//! PostgreSQL as far as the fence needs it (decisions 19 and 20): rows that are locked, sessions that end when another process ends
+//! them, commits that go on without the one who asked for them, and journal numbers.
 //!
 //! | in PostgreSQL | here |
 //! |---|---|
 //! | the lane's row, locked by whoever writes or takes it | one fair lock for each lane |
 //! | a transaction whose connection broke before COMMIT | its locks are dropped, and nothing was written |
 //! | a COMMIT whose answer is lost | a task of the database's own, which holds the locks until it is done |
-//! | `clock_timestamp()` | the true clock, not any node's |
+//! | `clock_timestamp()` | a clock of its own, which steps |
 //! | `idle_in_transaction_session_timeout`, `lock_timeout` | [`IDLE_LIMIT`], [`LOCK_LIMIT`] |
 //! | journal numbers under one row | numbers are given when the rows become visible |
 //!
@@ -18,13 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ports::store::{LaneCommit, Log, Reads, Write, WriteError, Written};
-use landfall_core::{JournalSeq, LaneId, LaneVersion, SessionId, Token, TxHash};
+use landfall_core::{JournalSeq, LaneId, LaneVersion, Millis, SessionId, Token, TxHash};
 use landfall_store::Memory;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::planted::Planted;
 use crate::world::{Rule, World};
 
+/// In peace a dead process's session is ended within this: its lease, and a few looks.
+const DEAD_FOR_MOST: Duration = Duration::from_secs(60);
 /// How long a transaction waits for a row.
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
 /// How long a transaction may stand still between two statements.
@@ -45,6 +47,10 @@ pub(crate) struct Database {
 struct Truth {
     /// Which process took a lane last and has not given it back.
     held: BTreeMap<LaneId, SessionId>,
+    /// Sessions that were ended, and when.
+    ended: BTreeMap<SessionId, u64>,
+    /// Until when a session lasts, as the database's clock was when it was asked for.
+    until: BTreeMap<SessionId, Millis>,
     /// Commits that were applied, by the version that they were made for.
     applied: BTreeSet<(LaneId, Token, LaneVersion)>,
     /// The last token that a lane's owners were told, where takeovers do not raise it.
@@ -115,10 +121,52 @@ impl Database {
         if landed { Ok(Verdict::Landed) } else { Err(fenced) }
     }
 
-    /// The lane was given back, or its owner's session lasts.
+    /// The lane was given back, or its owner's session has not ended.
     pub(crate) fn is_live(&self, lane: LaneId) -> bool {
-        let holder = self.truth().held.get(&lane).copied();
-        self.world.has(Planted::SessionUnchecked) || holder.is_none_or(|holder| self.lasts(holder))
+        let truth = self.truth();
+        let holder = truth.held.get(&lane);
+        self.world.has(Planted::SessionUnchecked)
+            || holder.is_none_or(|holder| !truth.ended.contains_key(holder))
+    }
+
+    /// A session was begun or renewed.
+    pub(crate) fn was_heard_of(&self, session: SessionId, lasting: Duration) {
+        let until = self.world.database_time().after(lasting);
+        let mut truth = self.truth();
+        truth.ended.remove(&session);
+        truth.until.insert(session, until);
+    }
+
+    /// Another process has ended a session.
+    pub(crate) fn was_ended(&self, session: SessionId, by: Option<SessionId>) {
+        if self.lasts(session) {
+            self.world.violated(Rule::LiveOwnerKeeps, format!("{by:?} ended {session}"));
+        }
+        let now = self.world.now();
+        self.truth().ended.insert(session, now);
+    }
+
+    /// By the database's clock its time is over.
+    pub(crate) fn is_over_by_its_clock(&self, session: SessionId) -> bool {
+        let now = self.world.database_time();
+        self.truth().until.get(&session).is_none_or(|until| *until <= now)
+    }
+
+    /// Nobody who died still holds a lane, once the faults have stopped for long enough.
+    pub(crate) fn dead_owners_go(&self) {
+        let Some(healed) = self.world.lock().healed_at else { return };
+        let now = self.world.now();
+        let is_late = |session: &SessionId| {
+            let ends = self.world.session_ends(*session).unwrap_or(0).max(healed);
+            now.saturating_sub(ends) > u64::try_from(DEAD_FOR_MOST.as_millis()).unwrap_or(u64::MAX)
+        };
+        let truth = self.truth();
+        let held = truth.held.iter().filter(|(_, holder)| !truth.ended.contains_key(*holder));
+        let late = held.map(|(lane, holder)| (*lane, *holder)).find(|(_, holder)| is_late(holder));
+        drop(truth);
+        if let Some((lane, holder)) = late {
+            self.world.violated(Rule::DeadOwnerGoes, format!("{holder} is dead and still holds {lane}"));
+        }
     }
 
     fn lasts(&self, session: SessionId) -> bool {
@@ -165,7 +213,7 @@ impl Database {
         if Some(holder) != by {
             let text = format!("{by:?} wrote {lane}, which {holder} holds");
             self.world.violated(Rule::Fenced, text);
-        } else if self.world.session_ends(holder).is_none_or(|ends| ends <= fenced_at) {
+        } else if self.truth().ended.get(&holder).is_some_and(|ended| *ended <= fenced_at) {
             self.world.violated(Rule::Fenced, format!("{holder} wrote {lane} after its session had ended"));
         }
     }

@@ -33,6 +33,7 @@ const TIMED: &[Fault] = &[
     Fault::ForeignUse,
     Fault::Halt,
     Fault::ClockStep,
+    Fault::DatabaseClock,
 ];
 
 const HALF_AN_HOUR: u64 = 30 * 60 * 1_000;
@@ -97,6 +98,11 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
             let skew = skew(world);
             world.struck(fault, format_args!("node {node} is {skew} ms off"));
             gate(world, node, |gate| gate.skew_ms = skew);
+        }
+        Fault::DatabaseClock => {
+            let skew = skew(world);
+            world.struck(fault, format_args!("it is {skew} ms off"));
+            world.lock().database_skew_ms = skew;
         }
         Fault::StaleEndpoint | Fault::EndpointDown => endpoint(world, chain, fault, now + long),
         Fault::Eviction => evict(world, chain),
@@ -394,6 +400,7 @@ pub(crate) fn heal(world: &Arc<World>) {
     }
     let accounts = accounts(world.scenario.signers);
     let now = world.now();
+    inner.healed_at = Some(now);
     let healed = world.true_time();
     for (_, _, until) in &mut inner.halts {
         *until = healed.min(*until);

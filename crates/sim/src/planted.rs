@@ -61,6 +61,10 @@ planted! {
     IdempotencyOutside = "idempotency checked outside the transaction", found by [OneKeyOneTransaction, LandsOnce];
     /// A lease ends when the asking node's clock says so.
     LeaseByLocalClock = "lease judged by the local clock", found by [LiveOwnerKeeps];
+    /// A lease ends when the database's clock says so.
+    LeaseByDatabaseClock = "lease judged by the database's clock", found by [LiveOwnerKeeps];
+    /// A dead session is waited for until the database's clock says that it is over.
+    DeadByDatabaseClock = "dead session waited for by the database's clock", found by [DeadOwnerGoes, Ends];
     /// A node that has the bytes already is taken to refuse them.
     AlreadyKnownIsFailure = "already known read as failure", found by [FinalIsTrue];
     /// Only the newest attempt's receipt is asked for, in blocks too.
@@ -218,6 +222,8 @@ impl Planted {
             | Self::StoredAfterSent
             | Self::IdempotencyOutside
             | Self::LeaseByLocalClock
+            | Self::LeaseByDatabaseClock
+            | Self::DeadByDatabaseClock
             | Self::NewestHashOnly
             | Self::LostWakeUp
             | Self::NonceIsSlot
@@ -316,6 +322,8 @@ impl Planted {
             // Slots that had ended are open again.
             Self::ResetToCount => &[Fault::Reorg, Fault::DeepReorg],
             Self::ExpiresByOwnClock | Self::WaitsForStoredTime => &[Fault::ClockStep],
+            Self::LeaseByDatabaseClock => &[Fault::DatabaseClock],
+            Self::DeadByDatabaseClock => &[Fault::DatabaseClock, Fault::Crash],
             Self::DayByOwnClock => &[Fault::ClockStep, Fault::FeeSpike],
             Self::BudgetForgetsOut => &[Fault::FeeSpike],
             _ => &[],

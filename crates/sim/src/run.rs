@@ -17,7 +17,7 @@ use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
 use crate::reader::Reader;
 use crate::scenario::{Fault, Scenario};
-use crate::world::{Rule, TrueClock, Violation, World};
+use crate::world::{DatabaseClock, Rule, Violation, World};
 
 /// After the faults stop, everything must have ended within this.
 const PEACE: Duration = Duration::from_secs(1_800);
@@ -61,7 +61,7 @@ pub fn run(scenario: Scenario, options: Options) -> std::io::Result<Report> {
 
 async fn simulate(scenario: Scenario, options: Options) -> Report {
     let world = World::new(scenario, options.planted, options.readable);
-    let memory = Memory::new(Arc::new(TrueClock(world.clone())));
+    let memory = Memory::new(Arc::new(DatabaseClock(world.clone())));
     make_chains(&world, 0);
     let nodes = Nodes::new(world.clone(), memory.clone());
     for node in 0..world.scenario.nodes {
@@ -167,6 +167,7 @@ async fn settle(
     while world.now() < until && world.lock().violations.is_empty() {
         tokio::time::sleep(LOOK_EVERY).await;
         checkers.back_in_the_pool().await;
+        nodes.database.dead_owners_go();
         if world.scenario.budget.is_some() && world.chance(250) {
             next_day(world);
         }

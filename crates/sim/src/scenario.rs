@@ -86,6 +86,8 @@ faults! {
     Halt = "halt";
     /// A node's clock steps.
     ClockStep = "clock-step";
+    /// The database's clock steps.
+    DatabaseClock = "database-clock";
     /// A signer does not answer.
     SignerDown = "signer-down";
     /// An estimate fails without a verdict.
@@ -153,7 +155,8 @@ impl Scenario {
         let nodes = if rng.chance(550) { rng.range(3, 6) } else { rng.range(1, 3) };
         let callers = rng.range(3, 7);
         let mut rates = BTreeMap::new();
-        for fault in Fault::ALL.iter().filter(|fault| **fault != Fault::KnownRefused) {
+        let drawn_later = [Fault::KnownRefused, Fault::DatabaseClock];
+        for fault in Fault::ALL.iter().filter(|fault| !drawn_later.contains(fault)) {
             let on = match fault {
                 // These end what else could be seen in a run, so they are rarer.
                 Fault::RestoredStore | Fault::ChainRestart => rng.chance(80),
@@ -205,6 +208,10 @@ impl Scenario {
         let contested = rng.chance(40);
         scenario.flooded = rng.chance(150);
         scenario.choose_later(&mut Rng::new(seed ^ LATER));
+        // Drawn last, so that the seeds from before it was there are what they were.
+        if rng.chance(500) {
+            scenario.rates.insert(Fault::DatabaseClock, rng.range(10, 150));
+        }
         match (hushed, contested) {
             (true, _) => scenario.hushed(),
             (false, true) => scenario.fought_over(),

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Older, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Admission, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases,
+    Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, NewTransaction};
 use landfall_core::transaction::{Status, Transaction};
@@ -368,6 +368,14 @@ impl SimStore {
         locks.ok_or_else(|| Error::Failed { doing, text: "a row is locked".into() })
     }
 
+    /// The planted ways of asking a clock whether another's session has ended: this node's own, or the database's.
+    fn is_over_by_a_clock(&self, session: SessionId) -> bool {
+        let local = self.world.now().saturating_add_signed(self.world.gate(self.node).skew_ms);
+        let locally = || self.world.session_ends(session).is_none_or(|ends| ends <= local);
+        (self.world.has(Planted::LeaseByLocalClock) && locally())
+            || (self.world.has(Planted::LeaseByDatabaseClock) && self.database.is_over_by_its_clock(session))
+    }
+
     /// The planted way of answering before the disk has it.
     async fn acknowledge_first(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>> {
         let mut answers = Vec::new();
@@ -403,6 +411,7 @@ impl Leases for SimStore {
         let row = self.database.row_of(session, node);
         let opened = self.memory.open_session(row, node, lasting).await;
         self.world.session_lasts(session, lasting, opened.is_ok());
+        self.database.was_heard_of(session, lasting);
         for lane in lanes {
             self.database.was_given_back(lane, session);
         }
@@ -419,6 +428,9 @@ impl Leases for SimStore {
         }
         let renewed = self.memory.renew_session(self.database.row_of(session, &self.name), lasting).await;
         self.world.session_lasts(session, lasting, matches!(renewed, Ok(true)));
+        if matches!(renewed, Ok(true)) {
+            self.database.was_heard_of(session, lasting);
+        }
         if self.world.scenario.rate(Fault::SlowAnswer) > 0
             && self.world.lock().faults_on
             && self.world.chance(500)
@@ -442,18 +454,31 @@ impl Leases for SimStore {
         closed
     }
 
+    async fn end_session(&self, session: SessionId, pulse: Pulse) -> Result<bool, Error> {
+        self.reach("end a session").await?;
+        if self.world.has(Planted::DeadByDatabaseClock) && !self.database.is_over_by_its_clock(session) {
+            return Ok(false);
+        }
+        let ended = self.memory.end_session(session, pulse).await;
+        if matches!(ended, Ok(true)) {
+            self.world.trace(format_args!("node {} ends {session}", self.node));
+            self.database.was_ended(session, self.session.get());
+        }
+        self.answer().await;
+        ended
+    }
+
+    async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<Broken, Error> {
+        self.reach("break a lease").await?;
+        self.memory.break_lease(lane, session).await
+    }
+
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
         self.reach("acquire a lane").await?;
         let locks = self.locked("acquire a lane", [lane]).await?;
         let owner = self.memory.lane(lane).await?.and_then(|summary| summary.owner).map(|(_, owner)| owner);
-        if let Some(owner) = owner.filter(|owner| *owner != session)
-            && self.world.has(Planted::LeaseByLocalClock)
-        {
-            // As if this node's own clock were asked whether the other's session has ended.
-            let local = self.world.now().saturating_add_signed(self.world.gate(self.node).skew_ms);
-            if self.world.session_ends(owner).is_none_or(|ends| ends <= local) {
-                self.memory.close_session(owner).await?;
-            }
+        if let Some(owner) = owner.filter(|owner| *owner != session && self.is_over_by_a_clock(*owner)) {
+            self.memory.close_session(owner).await?;
         }
         let acquired = self.memory.acquire(lane, self.database.row_of(session, &self.name)).await;
         self.world.trace(format_args!("node {} asks for {lane}: {acquired:?}", self.node));
@@ -489,11 +514,8 @@ impl Leases for SimStore {
     async fn holders(&self) -> Result<Holders, Error> {
         self.reach("see who holds what").await?;
         let mut holders = self.memory.holders().await?;
-        if self.world.has(Planted::LeaseByLocalClock) {
-            let local = self.world.now().saturating_add_signed(self.world.gate(self.node).skew_ms);
-            holders.live.retain(|session| self.world.session_ends(*session).is_some_and(|ends| ends > local));
-            holders.held.retain(|_, session| holders.live.contains(session));
-        }
+        holders.live.retain(|session| !self.is_over_by_a_clock(*session));
+        holders.held.retain(|_, session| holders.live.contains(session));
         Ok(holders)
     }
 }

@@ -40,8 +40,10 @@ pub enum Rule {
     StoredBeforeSent,
     /// Every write carried the current token.
     Fenced,
-    /// No lane is taken from an owner whose session lasts.
+    /// No lane is taken from an owner whose session lasts, and no such session is ended.
     LiveOwnerKeeps,
+    /// Once the faults have stopped, what a dead process held is soon free.
+    DeadOwnerGoes,
     /// A final state never changes.
     FinalStays,
     /// A final state says what the chain shows.
@@ -105,6 +107,7 @@ impl Rule {
             Self::StoredBeforeSent => "what reaches a pool was stored before",
             Self::Fenced => "every write carries the current token",
             Self::LiveOwnerKeeps => "no lane is taken from a live owner",
+            Self::DeadOwnerGoes => "what a dead process held is soon free",
             Self::FinalStays => "a final state never changes",
             Self::FinalIsTrue => "a final state says what the chain shows",
             Self::JournalExplains => "the journal alone reproduces the state",
@@ -198,6 +201,10 @@ pub(crate) struct Inner {
     pub(crate) started_over_at: Option<u64>,
     /// How many days have begun, by block time.
     pub(crate) days: u64,
+    /// How far the database's clock is off.
+    pub(crate) database_skew_ms: i64,
+    /// When the faults stopped.
+    pub(crate) healed_at: Option<u64>,
 }
 
 pub(crate) struct World {
@@ -232,6 +239,8 @@ impl World {
             empties: Vec::new(),
             started_over_at: None,
             days: 1,
+            database_skew_ms: 0,
+            healed_at: None,
         };
         Arc::new(Self { scenario, planted, begun: Instant::now(), inner: Mutex::new(inner) })
     }
@@ -251,10 +260,17 @@ impl World {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The true time of day, by which the store judges leases.
+    /// The true time of day.
     #[must_use]
     pub(crate) fn true_time(&self) -> Millis {
         Millis(EPOCH_MS + self.now())
+    }
+
+    /// The time of day by the database's clock.
+    #[must_use]
+    pub(crate) fn database_time(&self) -> Millis {
+        let skew = self.lock().database_skew_ms;
+        Millis(self.true_time().0.saturating_add_signed(skew))
     }
 
     /// What the next block is stamped with: days pass quickly there once the faults have stopped.
@@ -345,12 +361,12 @@ impl World {
     }
 }
 
-/// The true clock.
-pub(crate) struct TrueClock(pub(crate) Arc<World>);
+/// The database's clock, which may be off.
+pub(crate) struct DatabaseClock(pub(crate) Arc<World>);
 
-impl Clock for TrueClock {
+impl Clock for DatabaseClock {
     fn now(&self) -> Millis {
-        self.0.true_time()
+        self.0.database_time()
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
-    Store, TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
+    Older, Pulse, Reads, Store, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
@@ -112,6 +112,14 @@ impl Leases for Faulty {
 
     async fn close_session(&self, session: SessionId) -> Result<(), Error> {
         self.store.close_session(session).await
+    }
+
+    async fn end_session(&self, session: SessionId, pulse: Pulse) -> Result<bool, Error> {
+        self.store.end_session(session, pulse).await
+    }
+
+    async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<Broken, Error> {
+        self.store.break_lease(lane, session).await
     }
 
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {

@@ -10,6 +10,7 @@
 
 pub mod chain;
 pub mod clock;
+pub mod leases;
 pub mod older;
 pub mod records;
 pub mod reorg;

@@ -17,13 +17,13 @@
 //! - A store that can tell that it went back says so ([`Older`]) until a person accepts it ([`Log::accept`]), also when it is closed
 //!   and opened in between.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use alloy_primitives::B256;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use super::leases::{Acquired, Broken, Holders, Leases, Pulse};
 pub use super::older::Older;
 use crate::attempt::{Attempt, SendHints};
 use crate::journal::{JournalRow, NewEntry};
@@ -438,62 +438,6 @@ pub trait Log: Send + Sync {
     }
 }
 
-/// A lease that was acquired: from now on writes carry this token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Acquired {
-    Yes {
-        token: Token,
-    },
-    /// Another live session has it.
-    HeldBy {
-        node: String,
-        session: SessionId,
-    },
-}
-
-/// Who is there, and who has what.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Holders {
-    /// Sessions that have not ended.
-    pub live: BTreeSet<SessionId>,
-    /// Lanes that one of them holds.
-    pub held: BTreeMap<LaneId, SessionId>,
-}
-
-/// Who may write a lane (L1).
-#[async_trait]
-pub trait Leases: Send + Sync {
-    /// Begins a session: one row that carries the expiry of all its leases.
-    async fn open_session(&self, session: SessionId, node: &str, lasting: Duration) -> Result<(), Error>;
-    /// Prolongs it; false if it has ended and must not be used any more.
-    async fn renew_session(&self, session: SessionId, lasting: Duration) -> Result<bool, Error>;
-    /// Ends it and gives its leases back.
-    async fn close_session(&self, session: SessionId) -> Result<(), Error>;
-    /// Takes a lane that is free or whose owner's session has ended. Every acquisition raises the token.
-    async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error>;
-    /// Gives a lane back; its row and token stay.
-    async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error>;
-    /// Says where the process of a session can be reached. Only for callers who must know: nothing depends on it, and
-    /// a store that only one process can use need not keep it.
-    async fn advertise(&self, _session: SessionId, _address: &str) -> Result<(), Error> {
-        Ok(())
-    }
-    /// What a live session said last.
-    async fn address(&self, _session: SessionId) -> Result<Option<String>, Error> {
-        Ok(None)
-    }
-    /// The live sessions and their lanes. Only a hint, old when it arrives: [`Self::acquire`] decides.
-    async fn holders(&self) -> Result<Holders, Error>;
-    /// Tells other processes that a lane has work for its owner. Only a hint: it may be lost or come twice, and the caller
-    /// waits for nothing. What has work is found by [`Reads::lanes_with_work`].
-    fn announce(&self, _lane: LaneId) {}
-    /// Waits for such a hint from another process; for ever where processes cannot tell each other. One that is dropped
-    /// while it waits has taken nothing.
-    async fn announced(&self) -> LaneId {
-        std::future::pending().await
-    }
-}
-
 /// A lane as its owner loads it.
 #[derive(Debug, Clone)]
 pub struct LaneRecord {
@@ -520,6 +464,8 @@ pub struct LaneSummary {
     pub token: Token,
     pub version: LaneVersion,
     pub owner: Option<(String, SessionId)>,
+    /// Until when its owner counts on it, by the store's clock; none where a lock stands for leases.
+    pub owned_until: Option<Millis>,
     pub row: LaneRow,
     pub waiting: u64,
     pub bound: u64,

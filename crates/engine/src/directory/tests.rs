@@ -12,7 +12,7 @@ fn lane(n: u8) -> LaneId {
     LaneId { chain: CHAIN, signer: Account(Address::with_last_byte(n)) }
 }
 
-fn news(head: u8, asked: &[LaneId]) -> News {
+pub(crate) fn news(head: u8, asked: &[LaneId]) -> News {
     let at = BlockRef { number: u64::from(head), hash: B256::with_last_byte(head) };
     let (timestamp, gas_limit) = (Millis(0), Gas(30_000_000));
     let price = Price(1);

@@ -4,7 +4,7 @@ use super::*;
 
 const HOUR: i64 = 3_600_000;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
-const STEPS: [i64; 6] = [-HOUR, HOUR, -24 * HOUR, 24 * HOUR, -YEARS, YEARS];
+pub(super) const STEPS: [i64; 6] = [-HOUR, HOUR, -24 * HOUR, 24 * HOUR, -YEARS, YEARS];
 
 async fn cancelled(store: &Handled, tx: TxId) {
     until("it is cancelled", async || {
@@ -97,4 +97,39 @@ async fn a_clock_that_steps_all_the_time_does_not_keep_a_lane_from_its_work() {
     cancelled(&store, tx).await;
     steps.abort();
     engine.stop().await;
+}
+
+fn show_block(handle: &Handle, number: u8, timestamp: Millis) {
+    let mut news = crate::directory::tests::news(number, &[]);
+    let view = Arc::make_mut(&mut news.view);
+    view.head.timestamp = timestamp;
+    handle.shared().directory.publish(LANE.chain, news);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_removes_no_history_before_its_time_also_where_the_chain_stands_still() {
+    const KEEP: Duration = Duration::from_secs(3_600);
+    for step in STEPS {
+        let clock = TokioClock::new();
+        let store = Handled::new(TokioClock::new());
+        let timings = Timings { keep_finished: Some(KEEP), ..Timings::default() };
+        let engine = Engine::start(Parts { timings, ..parts(&store, clock.clone()) }).await.unwrap();
+        let handle = engine.handle();
+        let tx = submit(&handle).await;
+        handle.command(LANE, CommandKind::Cancel { tx }).await.unwrap();
+        cancelled(&store, tx).await;
+        // One that stays, since the newest always does.
+        submit(&handle).await;
+        let ended_at = clock.now();
+        let is_there = async || store.memory.tx(tx).await.unwrap().is_some();
+        clock.set(step.abs());
+        tokio::time::sleep(KEEP / 3).await;
+        assert!(is_there().await, "no chain has shown a block: {step}");
+        show_block(&handle, 1, ended_at.after(KEEP / 3));
+        tokio::time::sleep(KEEP / 2).await;
+        assert!(is_there().await, "it is not old by what has passed: {step}");
+        tokio::time::sleep(KEEP / 3).await;
+        assert!(!is_there().await, "it is old, although no other block came: {step}");
+        engine.stop().await;
+    }
 }

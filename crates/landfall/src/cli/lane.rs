@@ -55,6 +55,20 @@ pub(crate) enum Lane {
         #[arg(long)]
         yes: bool,
     },
+    /// End the lease of a node that is dead, which may be quicker than the lease itself; shows whose it is, and asks.
+    ///
+    /// Everything that node held is free at once, for the nodes that live. Should it live after all, its writes are refused, and it begins
+    /// anew. Not for SQLite: there a lock of the process is in the place of leases.
+    #[command(
+        after_help = "Example:\n  landfall lane break-lease 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"
+    )]
+    BreakLease {
+        #[command(flatten)]
+        lane: LaneName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Fill a nonce range (inclusive) with no-ops.
     #[command(
         after_help = "Example:\n  landfall lane fill 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --from 1 --to 3"

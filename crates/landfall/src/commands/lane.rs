@@ -57,6 +57,7 @@ pub(crate) async fn run(command: Lane) -> Result<()> {
             Ok(())
         }
         Lane::CancelAll { lane, yes } => cancel_all(&lane, yes).await,
+        Lane::BreakLease { lane, yes } => break_lease(&lane, yes).await,
     }
 }
 
@@ -112,6 +113,52 @@ async fn cancel_all(name: &LaneName, yes: bool) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whose lease it is, and by when it would end by itself, a person sees first.
+async fn break_lease(name: &LaneName, yes: bool) -> Result<()> {
+    let (client, signer) = find(name).await?;
+    let lane = json!(client.lane(name.chain, &signer).await?);
+    let owner = &lane["owner"];
+    let Some(session) = owner["session"].as_str() else {
+        bail!("nobody holds the lease of {signer} on chain {}; there is nothing to break", name.chain);
+    };
+    let node = text(owner, "node");
+    if !yes {
+        println!("{}", owner_lines(owner));
+        let question = format!("End this session? Say yes only if you know that {node} is dead.");
+        match output::asks(&question) {
+            Some(true) => {}
+            Some(false) => bail!("nothing was ended"),
+            None => bail!("{question} Say --yes: there is nobody to ask"),
+        }
+    }
+    let broken = client.break_lease(name.chain, &signer, session).await?;
+    if name.remote.json {
+        output::json(&broken);
+    } else {
+        println!(
+            "ended: session {session} of {node} held {} lanes, which are free now",
+            text(&broken, "lanes")
+        );
+    }
+    Ok(())
+}
+
+/// Whose a lane is.
+fn owner_lines(owner: &Value) -> String {
+    let line = |name: &str, value: String| format!("{name:<12} {value}");
+    let mut lines = vec![
+        line("owner", format!("{} (session {})", text(owner, "node"), text(owner, "session"))),
+        line("since", text(owner, "since")),
+    ];
+    if owner["until"].is_string() {
+        lines.push(line(
+            "lease until",
+            format!("{} by the database's clock, unless renewed", text(owner, "until")),
+        ));
+    }
+    lines.join("\n")
 }
 
 /// Where nonces were used that Landfall does not know, a person sees them first.
@@ -290,7 +337,6 @@ fn show(lane: &Value, balance: Option<&U256>) {
     line("waiting", text(lane, "waiting"));
     line("in flight", format!("{} of {}", text(lane, "inFlight"), text(lane, "window")));
     line("free nonces", text(lane, "returned"));
-    line("owner", format!("{} (session {})", text(lane, "owner.node"), text(lane, "owner.session")));
-    line("since", text(lane, "owner.since"));
+    println!("{}", owner_lines(&lane["owner"]));
     line("token", format!("{} (version {})", text(lane, "token"), text(lane, "version")));
 }

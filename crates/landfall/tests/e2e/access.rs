@@ -55,6 +55,7 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
         (Method::DELETE, format!("/api/v1/api-keys/{key}"), Some("admin")),
         (Method::GET, "/api/v1/audit".to_owned(), Some("admin")),
         (Method::GET, "/api/v1/store".to_owned(), Some("viewer")),
+        (Method::POST, format!("{lane}/break-lease"), Some("admin")),
         (Method::POST, "/api/v1/store/accept".to_owned(), Some("admin")),
         (Method::GET, EVENTS.to_owned(), Some("viewer")),
         (Method::GET, format!("/rpc/{CHAIN_ID}"), Some("viewer")),
@@ -315,6 +316,9 @@ async fn what_operators_do_is_on_record() {
         .await
         .expect_problem(400, "bad_value");
     operator.get(&lane).await.expect(200);
+    // An administrator's, who learns that a file has no leases.
+    let dead = json!({ "session": "00000000-0000-7000-8000-000000000000" });
+    operator.post(&format!("{lane}/break-lease"), &dead).await.expect_problem(403, "forbidden");
 
     let log = admin.get("/api/v1/audit").await.expect(200);
     let entries = log["items"].as_array().unwrap();
@@ -332,6 +336,10 @@ async fn what_operators_do_is_on_record() {
     let next =
         admin.get(&format!("/api/v1/audit?limit=1&cursor={}", text(&page, "nextCursor"))).await.expect(200);
     assert_eq!((&page["items"][0], &next["items"][0]), (fill, pause));
+    let said = admin.post(&format!("{lane}/break-lease"), &dead).await.expect_problem(409, "no_leases");
+    assert!(said.contains("SQLite"), "{said}");
+    let newest = &admin.get("/api/v1/audit?limit=1").await.expect(200)["items"][0];
+    assert_eq!((&newest["body"], &newest["status"]), (&dead, &json!(409)), "{newest}");
 }
 
 #[tokio::test]

@@ -10,7 +10,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use landfall_pgtest::Stop;
 
-use crate::support::{Answer, Database, Nodes, own_database, pass, signal, text, until};
+use serde_json::json;
+
+use crate::support::{
+    Answer, CHAIN_ID, Database, Nodes, own_database, pass, program, run, signal, text, until,
+};
 
 const LANES: u64 = 8;
 /// Seconds: how long a lease lasts, when it is renewed, the skew.
@@ -182,4 +186,103 @@ async fn a_standby_promoted_after_the_primary_was_killed_knows_everything_that_w
     nodes.chain.mine_every(1).await;
     nodes.until_landed(0).await;
     nodes.assert_known(0, &taken).await;
+}
+
+/// The database's clock steps: what was written before lies so much further in the future (a step back), or in the past.
+async fn step(database: &str, by: &str) {
+    let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let sql = format!("UPDATE landfall.session SET ends_at = ends_at + interval '{by}'");
+    assert!(client.execute(&sql, &[]).await.unwrap() > 0, "nobody is there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_databases_clock_does_a_live_node_is_not_fenced_and_a_dead_ones_lanes_are_taken_in_time()
+{
+    let database = own_database();
+    let mut nodes = Nodes::start(2, &database.url(), 4, LEASE).await;
+    nodes.hand_over(&[0, 1], 40).await;
+    nodes.until_in_flight(40).await;
+    for by in ["-3 hours", "3 hours", "-10 years", "10 years"] {
+        step(&database.url(), by).await;
+        nodes.chain.mine(1).await;
+        nodes.hand_over(&[0, 1], 40).await;
+        assert_eq!((nodes.fenced(0).await, nodes.fenced(1).await), (0, 0), "after a step by {by}");
+    }
+
+    let dead = nodes.busiest(0, &[]).await;
+    nodes.nodes[dead].server.kill().await;
+    step(&database.url(), "1 year").await;
+    let died = tokio::time::Instant::now();
+    nodes.until_owned_by(&[1 - dead]).await;
+    let took = died.elapsed();
+    assert!(took < Duration::from_secs_f64(LEASE.0 * 2.0), "it took {took:?}");
+
+    // The same for one that comes back alone.
+    nodes.nodes[1 - dead].server.kill().await;
+    step(&database.url(), "1 year").await;
+    nodes.nodes[dead].server.spawn();
+    nodes.nodes[dead].server.until_ready().await;
+    let begun = tokio::time::Instant::now();
+    nodes.until_owned_by(&[dead]).await;
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs_f64(LEASE.0 * 2.0), "it took {took:?}");
+    nodes.chain.mine_every(1).await;
+    nodes.until_landed(dead).await;
+}
+
+/// A lane that a node has, as another sees it.
+async fn lane_of(nodes: &Nodes, node: usize, seen_by: usize) -> Option<String> {
+    let (owners, name) = (nodes.owners(seen_by).await, &nodes.nodes[node].name);
+    owners.into_iter().find(|(_, (owner, _))| owner == name).map(|(signer, _)| signer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_who_knows_that_a_node_is_dead_need_not_wait_for_its_lease_and_may_be_wrong() {
+    // Longer than this test may take.
+    const HOUR: (f64, f64, f64) = (3_600.0, 5.0, 1.0);
+    let database = Database::any();
+    let mut nodes = Nodes::start(2, &database.url, 4, HOUR).await;
+    nodes.hand_over(&[0, 1], 100).await;
+    nodes.until_in_flight(100).await;
+    let dead = nodes.busiest(0, &[]).await;
+    let (left, name) = (1 - dead, nodes.nodes[dead].name.clone());
+    let signer = lane_of(&nodes, dead, left).await.unwrap();
+    let ask = |arguments: &[&str]| {
+        let mut command = program(&std::env::temp_dir());
+        command.args(["lane", "break-lease", &CHAIN_ID.to_string(), &signer, "--url", nodes.api(left).url()]);
+        command.args(arguments);
+        run(command)
+    };
+
+    let path = format!("/api/v1/lanes/{CHAIN_ID}/{signer}/break-lease");
+    let owner = nodes.api(left).lane(&signer).await["owner"].clone();
+    assert!(owner["until"].is_string(), "{owner}");
+    let session = json!({ "session": text(&owner, "session") });
+    nodes.api(dead).post(&path, &session).await.expect_problem(409, "owner_lives");
+    let other = json!({ "session": "00000000-0000-7000-8000-000000000000" });
+    nodes.api(left).post(&path, &other).await.expect_problem(409, "not_held");
+    nodes.api(left).post(&path, &json!({ "session": "x" })).await.expect_problem(400, "bad_value");
+
+    // It is asked first, and there is nobody to ask.
+    let said = ask(&[]).await;
+    assert!(!said.ok() && said.said.contains("--yes") && said.said.contains(&name), "{said:?}");
+    // The person is wrong: it is alive. Its writes are refused, and it begins anew.
+    let said = ask(&["--yes"]).await;
+    assert!(said.ok() && said.stdout.contains("which are free now"), "{said:?}");
+    nodes.chain.mine(1).await;
+    nodes.until_owned_by(&[0, 1]).await;
+    until("it has a lane again", async || lane_of(&nodes, dead, left).await).await;
+
+    nodes.nodes[dead].server.kill().await;
+    nodes.hand_over(&[left], 20).await;
+    let signer = lane_of(&nodes, dead, left).await.unwrap();
+    let api = nodes.api(left);
+    let session = json!({ "session": text(&api.lane(&signer).await["owner"], "session") });
+    let path = format!("/api/v1/lanes/{CHAIN_ID}/{signer}/break-lease");
+    let broken = api.post(&path, &session).await.expect(200);
+    assert!(broken["lanes"].as_u64() >= Some(1), "{broken}");
+    nodes.until_owned_by(&[left]).await;
+    nodes.chain.mine_every(1).await;
+    nodes.until_landed(left).await;
 }

@@ -72,6 +72,7 @@ const HOW: &[(&str, How)] = &[
     ("landfall webhook delete", How::Ends(Before::Fresh, 0)),
     // From here on this server wants keys.
     ("landfall api-key create", How::Ends(Before::Fresh, 0)),
+    ("landfall lane break-lease", How::NotRun("it needs a PostgreSQL and a dead node; `cluster.rs` runs it")),
     ("landfall lane fill", How::Ends(Before::InFlight, 0)),
     ("landfall tx speed-up", How::Ends(Before::InFlight, 0)),
     ("landfall tx replace", How::Ends(Before::InFlight, 0)),

@@ -265,6 +265,53 @@ async fn an_endpoint_that_was_given_up_says_so_goes_on_where_it_was_and_can_be_r
     api.get(&format!("{PATH}/{id}")).await.expect_problem(404, "not_found");
 }
 
+/// Moves the times that are stored of events and endpoints: as after a clock was set while the server was down.
+fn set_times(server: &Server, by_ms: i64) {
+    let db = rusqlite::Connection::open(server.folder().join("landfall.db")).unwrap();
+    for (of, times) in [
+        ("$.lastTried", &["$.due", "$.firstTried", "$.lastTried"][..]),
+        ("$.progress.failingSince", &["$.progress.failingSince"]),
+    ] {
+        let moved: String =
+            times.iter().map(|time| format!(", '{time}', json_extract(body, '{time}') + {by_ms}")).collect();
+        let sql =
+            format!("UPDATE record SET body = json_set(body{moved}) WHERE json_extract(body, '{of}') > 0");
+        assert_eq!(db.execute(&sql, []).unwrap(), 1, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn stored_times_that_a_clock_made_a_year_too_late_or_too_early_neither_delay_nor_give_up_an_event() {
+    const YEAR_MS: i64 = 365 * 24 * 3_600_000;
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let sections =
+        "[webhooks]\nallow_private = true\nallow_http = true\nretry_first_ms = 50\nretry_longest_s = 60\n";
+    let mut server = Server::start(&chain.url(), Settings { sections, ..Settings::default() }).await;
+    let receiver = Receiver::start().await;
+    let id = subscribe(&server.api, &receiver, json!({ "events": ["tx.accepted"] })).await;
+    for by_ms in [YEAR_MS, -YEAR_MS] {
+        receiver.behaves("fails").await;
+        let tx = server.api.submit(&transfer()).await;
+        let failures = async |server: &Server| {
+            let rows = deliveries(&server.api, &id, "&state=waiting").await;
+            rows.first().and_then(|row| row["failures"].as_u64())
+        };
+        let before = until("its event has failed twice", async || {
+            failures(&server).await.filter(|failures| *failures >= 2)
+        })
+        .await;
+        server.kill().await;
+        set_times(&server, by_ms);
+        server.spawn();
+        server.until_ready().await;
+        until("it has failed again", async || failures(&server).await.filter(|now| *now > before)).await;
+        assert_eq!(webhook(&server.api, &id).await["enabled"], true, "after {by_ms} ms");
+        receiver.behaves("well").await;
+        until("it is delivered", async || first_taken(&receiver.taken()).contains_key(&tx).then_some(()))
+            .await;
+    }
+}
+
 #[tokio::test]
 async fn one_event_that_cannot_be_taken_holds_back_its_own_transaction_and_nobody_else() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;

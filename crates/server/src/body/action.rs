@@ -2,7 +2,7 @@
 
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
 use landfall_core::transaction::{Terms, Whose};
-use landfall_core::{ContentVersion, Slot};
+use landfall_core::{ContentVersion, SessionId, Slot};
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, wrong_type};
@@ -83,6 +83,19 @@ pub(crate) fn acceptance(value: Value) -> Result<bool, Problem> {
     };
     fields.finish()?;
     Ok(despite_pool)
+}
+
+/// `{session}`.
+pub(crate) fn session(value: Value) -> Result<SessionId, Problem> {
+    let mut fields = Fields::of(value, "")?;
+    let given = fields.text("session")?;
+    fields.finish()?;
+    let Some(given) = given else {
+        let text = "session is missing: the one that `owner` of the lane shows";
+        return Err(Problem::at(Code::MissingField, "session", text));
+    };
+    let bad = |_| Problem::at(Code::BadValue, "session", format!("{given:?} is not a session's id"));
+    given.parse().map(SessionId).map_err(bad)
 }
 
 /// `{from, to}`, both ends included.

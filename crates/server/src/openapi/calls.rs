@@ -262,6 +262,15 @@ fn lanes() -> Vec<Operation> {
         ))
         .takes(refer("SlotRange"), true)
         .refuses(&[Code::BadValue, Code::SlotBound, Code::SlotUsed, Code::SlotGap]),
+        of_lane(post(
+            "/api/v1/lanes/{chain}/{signer}/break-lease",
+            "breakLease",
+            "End the session that holds a lane and is dead",
+        ))
+        .says("All that it held is free at once. Should it live, its writes are refused, and it begins anew.")
+        .takes(refer("DeadSession"), true)
+        .answers(200, "It has ended.", refer("LeaseBroken"))
+        .refuses(&[Code::BadValue, Code::NotHeld, Code::OwnerLives, Code::NoLeases]),
     ]
 }
 

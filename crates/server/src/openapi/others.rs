@@ -16,6 +16,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("Problem", problem()),
         ("Lane", lane()),
+        ("DeadSession", dead_session()),
+        ("LeaseBroken", lease_broken()),
         ("RpcRequest", rpc_request()),
         ("RpcAnswer", rpc_answer()),
         ("ApiKey", object("what is known of an API key; never the key itself", api_key())),
@@ -33,6 +35,20 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ApiKeyPage", page("ApiKey")),
         ("AuditPage", page("AuditEntry")),
     ]
+}
+
+fn dead_session() -> Value {
+    object(
+        "a person's word",
+        [has("session", uuid("the session that is dead, as `owner` of the lane shows it"))],
+    )
+}
+
+fn lease_broken() -> Value {
+    object(
+        "a session that has ended",
+        [has("session", uuid("the session")), has("lanes", said(number(), "how many lanes it held"))],
+    )
 }
 
 fn store_state() -> Value {
@@ -120,7 +136,18 @@ fn lane() -> Value {
     );
     let owner = object(
         "the node that carries it",
-        [has("node", text()), has("session", uuid("one run of one process")), has("since", time_or_null())],
+        [
+            has("node", text()),
+            has("session", uuid("one run of one process")),
+            has("since", time_or_null()),
+            may(
+                "until",
+                said(
+                    refer("Time"),
+                    "how long it counts on its lease without renewing it, by the database's clock",
+                ),
+            ),
+        ],
     );
     let allocations = [Allocation::Dispatch, Allocation::Admission].map(|allocation| json!(allocation));
     object(

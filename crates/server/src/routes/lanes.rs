@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::CommandKind;
 use landfall_core::settings::Allocation;
 use landfall_core::{ChainId, LaneId};
+use landfall_engine::BreakLease;
 use serde_json::{Value, json};
 
 use super::steer::{accepted, key};
@@ -131,6 +132,34 @@ pub(crate) async fn fill(
     let (from, to) = body::range(body::json(&headers, &taken(body)?)?, most)?;
     let id = app.handle.fill(lane, from, to, key(&headers)?.as_ref()).await?;
     Ok(accepted(id, json!({ "type": "fill", "from": from, "to": to })))
+}
+
+/// Ends the session that holds a lane, by a person's word that it is dead.
+pub(crate) async fn break_lease(
+    State(app): State<App>,
+    Path((chain, signer)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Json<Value>> {
+    let lane = lane(&chain, &signer)?;
+    let session = body::session(body::json(&headers, &taken(body)?)?)?;
+    let refused = |code, text: String| Err(Problem::new(code, text));
+    match app.handle.break_lease(lane, session).await? {
+        BreakLease::Broken { lanes } => Ok(Json(json!({ "session": session, "lanes": lanes }))),
+        BreakLease::Own => refused(
+            Code::OwnerLives,
+            "that session is of the node which answers this, and lives; to give its lanes to another node, stop it".to_owned(),
+        ),
+        BreakLease::NotHeld => refused(
+            Code::NotHeld,
+            format!("session {session} does not hold lane {lane} any more; look who does, and ask again"),
+        ),
+        BreakLease::NoLeases => refused(
+            Code::NoLeases,
+            "with SQLite there are no leases: a lock of the operating system, which ends with its process, is in their place"
+                .to_owned(),
+        ),
+    }
 }
 
 fn lane(chain: &str, signer: &str) -> Answer<LaneId> {

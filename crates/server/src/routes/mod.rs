@@ -58,6 +58,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/lanes/{chain}/{signer}/reset", post(lanes::reset))
         .route("/lanes/{chain}/{signer}/cancel-all", post(lanes::cancel_all))
         .route("/lanes/{chain}/{signer}/fill", post(lanes::fill))
+        .route("/lanes/{chain}/{signer}/break-lease", post(lanes::break_lease))
         .route("/store", get(store::show))
         .route("/store/accept", post(store::accept))
         .route("/api-keys", post(keys::create).get(keys::list))

@@ -55,6 +55,7 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/reset", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/cancel-all", OPERATE),
     (Method::POST, "/api/v1/lanes/{chain}/{signer}/fill", OPERATE),
+    (Method::POST, "/api/v1/lanes/{chain}/{signer}/break-lease", ADMIN),
     (Method::GET, "/api/v1/store", VIEW),
     (Method::POST, "/api/v1/store/accept", ADMIN),
     (Method::POST, "/api/v1/api-keys", ADMIN),

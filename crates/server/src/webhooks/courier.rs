@@ -20,6 +20,7 @@ use super::desk::Shared;
 use super::endpoint::{Claim, Endpoint, Stored, Switch};
 use super::queue::{Failed, Queue, Which};
 use super::sender::{Message, Refusal};
+use super::time::OwnTime;
 use crate::event;
 use crate::span::about;
 
@@ -79,6 +80,8 @@ pub(super) struct Courier {
     failures_in_a_row: u32,
     /// Nothing is sent before.
     not_before: Millis,
+    time: OwnTime,
+    loaded: Instant,
     /// A receiver that fails is asked with a new event every other time, in case it is the old ones that it cannot take.
     ask_with_new: bool,
     /// Deliveries since progress was written, and when it was.
@@ -109,7 +112,8 @@ impl Courier {
                 break;
             }
         }
-        let endpoint = stored.endpoint.clone();
+        let now = shared.now();
+        let mut endpoint = stored.endpoint.clone();
         let resumed = endpoint.progress.resumed_at;
         for (_, _, row) in &mut rows {
             // Whoever switched it on again wants to see now whether it works.
@@ -118,6 +122,8 @@ impl Courier {
                 row.first_tried = row.first_tried.max(resumed);
             }
         }
+        endpoint.progress = endpoint.progress.believed(now);
+        let rows = rows.into_iter().map(|(seq, version, row)| (seq, version, row.believed(now)));
         let queue = Queue::load(endpoint.progress.cursor, shared.settings.max_waiting, rows);
         Ok(Self {
             shared,
@@ -131,6 +137,8 @@ impl Courier {
             failing: BTreeSet::new(),
             failures_in_a_row: 0,
             not_before: Millis(0),
+            time: OwnTime::begin(now),
+            loaded: Instant::now(),
             ask_with_new: false,
             settled: 0,
             written_at: Instant::now(),
@@ -154,6 +162,11 @@ impl Courier {
         // Another node may be taking over.
         if !self.shared.handle.is_live() {
             return Err(Ended::Stopped);
+        }
+        if let Some(step) = self.time.follow(self.shared.now()) {
+            self.queue.stepped(step);
+            self.endpoint.progress.stepped(step);
+            self.not_before = step.moved(self.not_before);
         }
         let newer = self.newer.borrow_and_update().clone();
         if newer.version > self.stored.version {
@@ -205,7 +218,7 @@ impl Courier {
 
     /// Sends what may be sent.
     fn let_go(&mut self) {
-        let now = self.shared.now();
+        let now = self.time.now();
         if now < self.not_before {
             return;
         }
@@ -233,7 +246,7 @@ impl Courier {
 
     /// Waits for something to do.
     async fn wait(&mut self) -> Result<(), Ended> {
-        let now = self.shared.now();
+        let now = self.time.now();
         // What is due goes as soon as there is a place for it.
         let due = self.queue.next_due().filter(|_| self.flights.len() < self.at_once());
         let due = due.map(|due| due.max(self.not_before).since(now));
@@ -258,7 +271,7 @@ impl Courier {
 
     async fn settle(&mut self, landed: Landed) -> Result<(), Ended> {
         self.settled += 1;
-        let (seq, now) = (landed.seq, self.shared.now());
+        let (seq, now) = (landed.seq, self.time.now());
         match landed.result {
             Some(Ok(_)) => self.delivered(seq, now),
             Some(Err(refusal)) => self.failed(seq, now, refusal),
@@ -305,13 +318,15 @@ impl Courier {
         let progress = &mut self.endpoint.progress;
         let since = *progress.failing_since.get_or_insert(now);
         progress.last_failure = Some(refusal.why.clone());
-        let is_old = now.since(first) >= settings.give_up_after;
+        // By stored times alone, which a clock may have made old, nothing is given up: one long wait at least was seen here.
+        let seen_here = self.loaded.elapsed() >= settings.retry_longest.min(settings.give_up_after);
+        let is_old = seen_here && now.since(first) >= settings.give_up_after;
         // If others got through meanwhile, it is the event; if none did, it is the receiver, and the event is kept.
         let give_up = is_old && progress.delivered_at.is_some_and(|at| at > first);
         if refusal.gone {
             let why = "the receiver answered 410: it is gone".to_owned();
             self.endpoint.switch = Switch::Off { why, since: now };
-        } else if now.since(since) >= settings.give_up_after {
+        } else if seen_here && now.since(since) >= settings.give_up_after {
             let why = format!(
                 "nothing got through for {}; the last failure: {}",
                 about(now.since(since)),

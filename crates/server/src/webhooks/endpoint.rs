@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Webhooks;
 use super::secret::{EndpointSecret, InstallationSecret};
+use super::time::Step;
 
 /// One place that events are delivered to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,6 +143,22 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// As far as it can be believed: nothing was later than now.
+    pub(crate) fn believed(mut self, now: Millis) -> Self {
+        self.times().for_each(|at| *at = (*at).min(now));
+        self
+    }
+
+    /// The clock has stepped.
+    pub(super) fn stepped(&mut self, step: Step) {
+        self.times().for_each(|at| *at = step.moved(*at));
+    }
+
+    fn times(&mut self) -> impl Iterator<Item = &mut Millis> {
+        let Self { delivered_at, failing_since, resumed_at, .. } = self;
+        [delivered_at, failing_since, resumed_at].into_iter().flatten()
+    }
+
     /// Nothing done yet; events after this one are delivered.
     pub(crate) fn from(cursor: JournalSeq) -> Self {
         Self {

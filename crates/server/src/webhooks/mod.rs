@@ -18,6 +18,7 @@
 //! | `reach` | which addresses may be reached |
 //! | `sender` | one try: a request, its limits, and what the answer means |
 //! | `backoff` | when to try again |
+//! | `time` | the time by which a courier waits |
 //! | `queue` | which event may go now, and how far the cursor is; pure |
 //! | `courier` | the loop of one endpoint |
 //! | `desk` | which node carries which endpoint; starts couriers |
@@ -31,6 +32,7 @@ mod queue;
 mod reach;
 mod secret;
 mod sender;
+mod time;
 
 use std::time::Duration;
 

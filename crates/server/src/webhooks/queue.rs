@@ -10,6 +10,7 @@ use landfall_core::ports::store::Error;
 use landfall_core::{JournalSeq, Millis};
 
 use super::delivery::{Delivery, DeliveryState, OrderOf, row_id};
+use super::time::Step;
 
 /// Events that were given up are kept for people, the newest of them.
 const MOST_GIVEN_UP: usize = 1_000;
@@ -203,6 +204,16 @@ impl Queue {
     pub(super) fn all_due(&mut self, now: Millis) {
         for row in self.items.values_mut().filter_map(|item| item.row.as_mut()) {
             row.due = row.due.min(now);
+        }
+    }
+
+    /// The clock has stepped: whatever was written down by it moves along.
+    pub(super) fn stepped(&mut self, step: Step) {
+        for item in self.items.values_mut() {
+            if let Some(row) = &mut item.row {
+                row.stepped(step);
+                item.dirty = true;
+            }
         }
     }
 

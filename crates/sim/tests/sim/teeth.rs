@@ -39,6 +39,8 @@ teeth! {
     bytes_stored_after_sending_are_found: StoredAfterSent;
     idempotency_outside_the_transaction_is_found: IdempotencyOutside;
     a_lease_by_the_local_clock_is_found: LeaseByLocalClock;
+    a_lease_by_the_databases_clock_is_found: LeaseByDatabaseClock;
+    a_dead_session_waited_for_by_the_databases_clock_is_found: DeadByDatabaseClock;
     already_known_read_as_failure_is_found: AlreadyKnownIsFailure;
     looking_up_only_the_newest_hash_is_found: NewestHashOnly;
     a_cursor_from_the_pending_count_is_found: PendingCount;

@@ -1,9 +1,9 @@
-//! Leases. A session ends by the given clock; a lane whose session has ended is free, and taking it raises the token.
+//! Leases. A session lasts until it is closed, or ended by another that has heard nothing of it; a lane whose session has ended is
+//! free, and taking it raises the token.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_core::ports::store::{Acquired, Holders};
+use landfall_core::ports::store::{Acquired, Broken, Holders, Pulse};
 use landfall_core::{LaneId, Millis, SessionId, Token};
 
 use super::space::{Space, StoredSession};
@@ -18,19 +18,38 @@ pub(super) fn open_session(
     lasting: Duration,
 ) {
     close_session(space, session);
-    let stored = StoredSession { node: node.to_owned(), ends_at: after(now, lasting) };
+    let pulse = next_pulse(space, lasting);
+    let stored = StoredSession { node: node.to_owned(), pulse, until: now.after(lasting) };
     space.sessions.insert(session, stored);
+}
+
+fn next_pulse(space: &mut Space, lasting: Duration) -> Pulse {
+    space.last_pulse += 1;
+    Pulse { number: space.last_pulse, lasting }
 }
 
 /// Prolongs a session that has not ended.
 pub(super) fn renew_session(space: &mut Space, session: SessionId, now: Millis, lasting: Duration) -> bool {
-    match space.sessions.get_mut(&session) {
-        Some(stored) if now < stored.ends_at => {
-            stored.ends_at = after(now, lasting);
-            true
-        }
-        _ => false,
+    let pulse = next_pulse(space, lasting);
+    let Some(stored) = space.sessions.get_mut(&session) else { return false };
+    (stored.pulse, stored.until) = (pulse, now.after(lasting));
+    true
+}
+
+/// Ends a session that gave no other sign of life.
+pub(super) fn end_session(space: &mut Space, session: SessionId, pulse: Pulse) -> bool {
+    let is_silent = space.sessions.get(&session).is_some_and(|stored| stored.pulse.number == pulse.number);
+    is_silent && space.sessions.remove(&session).is_some()
+}
+
+/// Ends the session that holds a lane.
+pub(super) fn break_lease(space: &mut Space, lane: LaneId, session: SessionId) -> Broken {
+    let holds = space.lanes.get(&lane).is_some_and(|stored| stored.session == Some(session));
+    if !holds || space.sessions.remove(&session).is_none() {
+        return Broken::NotHeld;
     }
+    let lanes = space.lanes.values().filter(|lane| lane.session == Some(session)).count();
+    Broken::Yes { lanes: lanes as u64 }
 }
 
 /// Ends a session and gives its leases back.
@@ -43,20 +62,15 @@ pub(super) fn close_session(space: &mut Space, session: SessionId) {
 }
 
 /// Takes a lane that no other live session holds.
-pub(super) fn acquire(
-    space: &mut Space,
-    lane: LaneId,
-    session: SessionId,
-    now: Millis,
-) -> Result<Acquired, String> {
-    if live(space, session, now).is_none() {
+pub(super) fn acquire(space: &mut Space, lane: LaneId, session: SessionId) -> Result<Acquired, String> {
+    if live(space, session).is_none() {
         return Err(rules::session_ended(session));
     }
     let holder = space.lanes.get(&lane).and_then(|lane| lane.session).filter(|holder| *holder != session);
     if let Some(holder) = holder
-        && let Some(node) = live(space, holder, now)
+        && let Some(stored) = live(space, holder)
     {
-        return Ok(Acquired::HeldBy { node: node.to_owned(), session: holder });
+        return Ok(Acquired::HeldBy { node: stored.node.clone(), session: holder });
     }
     let stored = space.lanes.entry(lane).or_default();
     stored.token = Token(stored.token.0.wrapping_add(1));
@@ -75,19 +89,14 @@ pub(super) fn release(space: &mut Space, lane: LaneId, session: SessionId, token
 }
 
 /// Who is there, and who has what.
-pub(super) fn holders(space: &Space, now: Millis) -> Holders {
-    let live: BTreeSet<SessionId> =
-        space.sessions.iter().filter(|(_, stored)| now < stored.ends_at).map(|(id, _)| *id).collect();
+pub(super) fn holders(space: &Space) -> Holders {
+    let pulses = space.sessions.iter().map(|(session, stored)| (*session, stored.pulse)).collect();
     let held = space.lanes.iter().filter_map(|(lane, stored)| Some((*lane, stored.session?)));
-    let held = held.filter(|(_, session)| live.contains(session)).collect();
-    Holders { live, held }
+    let held = held.filter(|(_, session)| space.sessions.contains_key(session)).collect();
+    Holders { live: space.sessions.keys().copied().collect(), held, pulses }
 }
 
-/// The node of a session that has not ended.
-pub(super) fn live(space: &Space, session: SessionId, now: Millis) -> Option<&str> {
-    space.sessions.get(&session).filter(|stored| now < stored.ends_at).map(|stored| stored.node.as_str())
-}
-
-fn after(now: Millis, lasting: Duration) -> Millis {
-    Millis(now.0.saturating_add(u64::try_from(lasting.as_millis()).unwrap_or(u64::MAX)))
+/// A session that has not ended.
+pub(super) fn live(space: &Space, session: SessionId) -> Option<&StoredSession> {
+    space.sessions.get(&session)
 }

@@ -1,7 +1,7 @@
 //! The memory adapter: the same store in plain ordered maps, for the simulator and for tests.
 //!
-//! It is deterministic: nothing in it depends on hashing, threads or time other than the given clock. Several nodes
-//! share it by cloning, each with sessions of its own that end by that clock. A [`Snapshot`] is a backup of all of it,
+//! It is deterministic: nothing in it depends on hashing, threads or time. Several nodes share it by cloning, each with sessions of
+//! its own; the given clock says only what people are shown of them. A [`Snapshot`] is a backup of all of it,
 //! and putting one back is a restored backup.
 //!
 //! | file | what it holds |
@@ -28,8 +28,8 @@ use landfall_core::journal::JournalRow;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
-    TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
+    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
@@ -170,9 +170,16 @@ impl Leases for Memory {
         Ok(())
     }
 
+    async fn end_session(&self, session: SessionId, pulse: Pulse) -> Result<bool, Error> {
+        Ok(self.space(|space| leases::end_session(space, session, pulse)))
+    }
+
+    async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<Broken, Error> {
+        Ok(self.space(|space| leases::break_lease(space, lane, session)))
+    }
+
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {
-        let now = self.clock.now();
-        self.space(|space| leases::acquire(space, lane, session, now)).map_err(failed("acquire a lane"))
+        self.space(|space| leases::acquire(space, lane, session)).map_err(failed("acquire a lane"))
     }
 
     async fn release(&self, lane: LaneId, session: SessionId, token: Token) -> Result<(), Error> {
@@ -181,8 +188,7 @@ impl Leases for Memory {
     }
 
     async fn holders(&self) -> Result<Holders, Error> {
-        let now = self.clock.now();
-        Ok(self.space(|space| leases::holders(space, now)))
+        Ok(self.space(|space| leases::holders(space)))
     }
 }
 
@@ -275,13 +281,11 @@ impl Reads for Memory {
     }
 
     async fn lanes(&self) -> Result<Vec<LaneSummary>, Error> {
-        let now = self.clock.now();
-        Ok(self.space(|space| reads::lanes(space, now)))
+        Ok(self.space(|space| reads::lanes(space)))
     }
 
     async fn lane(&self, lane: LaneId) -> Result<Option<LaneSummary>, Error> {
-        let now = self.clock.now();
-        Ok(self.space(|space| reads::lane(space, lane, now)))
+        Ok(self.space(|space| reads::lane(space, lane)))
     }
 
     async fn chain(&self, chain: ChainId) -> Result<Option<ChainRecord>, Error> {

@@ -11,8 +11,7 @@ use landfall_core::ports::store::{
 use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
 use landfall_core::{
-    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Millis, QueueOrder, RequestId, Slot,
-    TxHash, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, QueueOrder, RequestId, Slot, TxHash, TxId,
 };
 
 use super::leases;
@@ -156,24 +155,23 @@ pub(super) fn journal_after(space: &Space, after: JournalSeq, limit: u32) -> Vec
     space.journal.range(first..).map(|(_, row)| row).take(size(limit)).cloned().collect()
 }
 
-pub(super) fn lanes(space: &Space, now: Millis) -> Vec<LaneSummary> {
-    space.lanes.iter().map(|(lane, stored)| summary(space, *lane, stored, now)).collect()
+pub(super) fn lanes(space: &Space) -> Vec<LaneSummary> {
+    space.lanes.iter().map(|(lane, stored)| summary(space, *lane, stored)).collect()
 }
 
-pub(super) fn lane(space: &Space, lane: LaneId, now: Millis) -> Option<LaneSummary> {
-    space.lanes.get(&lane).map(|stored| summary(space, lane, stored, now))
+pub(super) fn lane(space: &Space, lane: LaneId) -> Option<LaneSummary> {
+    space.lanes.get(&lane).map(|stored| summary(space, lane, stored))
 }
 
-fn summary(space: &Space, lane: LaneId, stored: &StoredLane, now: Millis) -> LaneSummary {
-    let owner = stored
-        .session
-        .and_then(|session| leases::live(space, session, now).map(|node| (node.to_owned(), session)));
+fn summary(space: &Space, lane: LaneId, stored: &StoredLane) -> LaneSummary {
+    let owner = stored.session.and_then(|session| Some((session, leases::live(space, session)?)));
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     LaneSummary {
         lane,
         token: stored.token,
         version: stored.version,
-        owner,
+        owner: owner.map(|(session, live)| (live.node.clone(), session)),
+        owned_until: owner.map(|(_, live)| live.until),
         row: stored.row.clone(),
         waiting: count(space.waiting.range(orders_of(lane)).count()),
         bound: count(space.bound.range(slots_of(lane)).count()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_core::attempt::Attempt;
 use landfall_core::journal::{Entry, JournalRow};
-use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow, Older};
+use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow, Older, Pulse};
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
@@ -28,7 +28,9 @@ pub(super) struct StoredLane {
 #[derive(Clone)]
 pub(super) struct StoredSession {
     pub(super) node: String,
-    pub(super) ends_at: Millis,
+    pub(super) pulse: Pulse,
+    /// By the given clock, for people.
+    pub(super) until: Millis,
 }
 
 /// A transaction and the phase its status stands for.
@@ -61,6 +63,8 @@ pub(super) type AttemptKey = (LaneId, Slot, u32);
 pub(super) struct Space {
     pub(super) lanes: BTreeMap<LaneId, StoredLane>,
     pub(super) sessions: BTreeMap<SessionId, StoredSession>,
+    /// The last number that a sign of life had.
+    pub(super) last_pulse: u64,
     pub(super) txs: BTreeMap<TxId, StoredTx>,
     pub(super) attempts: BTreeMap<AttemptKey, StoredAttempt>,
     /// By number.

@@ -4,6 +4,7 @@ use deadpool_postgres::ClientWrapper;
 use landfall_core::ChainId;
 
 use super::error::Fault;
+use super::leases::lives;
 use super::rows::bits;
 use crate::archive::{Archived, name};
 
@@ -42,7 +43,7 @@ pub(super) async fn archive(db: &ClientWrapper, old: i64, chain: ChainId) -> Res
     let record = "UPDATE chain SET namespace = $1 WHERE namespace = $2 AND chain = $3";
     db.execute(record, &[&new, &old, &number]).await?;
     // Last, with the lanes locked: one that began meanwhile is seen, and one that comes now finds the lanes gone.
-    let live = "SELECT node FROM session WHERE namespace = $1 AND ends_at > clock_timestamp() LIMIT 1";
+    let live = concat!("SELECT node FROM session WHERE namespace = $1 AND ", lives!(), " LIMIT 1");
     if let Some(row) = db.query_opt(live, &[&old]).await? {
         let node: String = row.try_get(0)?;
         return Err(Fault::Refused(format!(

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::error::Fault;
 use super::group::Value;
 use super::known::OfLane;
+use super::leases::lives;
 use super::rows::{self, bits, ended_code, phase_code, state_code};
 use crate::closing::{self, Closing};
 use crate::journal;
@@ -26,22 +27,29 @@ use crate::rules::{self, Phase};
 pub(super) const LOCK: &str = "SELECT id FROM lane WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE";
 
 /// Read by a statement of its own, after the locks were waited for. A lane whose session has ended is nobody's.
-pub(super) const HEADS: &str = "SELECT lane.id, lane.token, lane.version, lane.closed,
-        lane.session IS NULL OR COALESCE(session.ends_at > clock_timestamp(), false)
+pub(super) const HEADS: &str = concat!(
+    "SELECT lane.id, lane.token, lane.version, lane.closed, lane.session IS NULL OR COALESCE(",
+    lives!(),
+    ", false)
      FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
-     WHERE lane.id = ANY ($1::bigint[])";
+     WHERE lane.id = ANY ($1::bigint[])"
+);
 
 pub(super) const PLACES: &str =
     "SELECT id, lane, ord, phase, state, slot FROM tx WHERE id = ANY ($1::uuid[])";
 
 /// The fence (L2): every commit raises its lane's version, under its token, in the transaction that writes.
-pub(super) const FENCE: &str = "UPDATE lane
+pub(super) const FENCE: &str = concat!(
+    "UPDATE lane
      SET version = lane.version + 1, details = u.details, closed = u.closed
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
         AS u (id, token, version, details, closed)
      WHERE lane.id = u.id AND lane.token = u.token AND lane.version = u.version AND lane.token <> 0
         AND (lane.session IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.namespace = lane.namespace
-            AND session.id = lane.session AND session.ends_at > clock_timestamp()))";
+            AND session.id = lane.session AND ",
+    lives!(),
+    "))"
+);
 
 pub(super) const LEAVE: &str = "UPDATE tx SET phase = 0, slot = NULL WHERE ord = ANY ($1::bigint[])";
 

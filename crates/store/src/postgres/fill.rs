@@ -12,6 +12,7 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::error::Fault;
+use super::leases::{self, lives};
 use super::moved_in::{self, Mark};
 use super::open::{self, OpenError, Options, without_password};
 use super::pool::{Connection, Connections};
@@ -47,13 +48,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Connects, and brings the schema.
+    /// Connects, brings the schema, and waits until it is known whether a server that left a session is still there.
     pub(crate) async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let connections = open::connections_of(url, options)?;
         let connection = open::reach(&connections, url, options).await?;
         let patient = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
         let db = connection.db().map_err(OpenError::of)?;
         db.batch_execute(patient).await.map_err(|error| OpenError::of(error.into()))?;
+        leases::end_silent(db, None).await.map_err(OpenError::of)?;
         Ok(Self { connection, connections, place: without_password(url) })
     }
 
@@ -68,7 +70,7 @@ impl Target {
     /// Whether a move may begin here.
     pub(crate) async fn check(&self) -> Result<(), Refusal> {
         let db = self.db()?;
-        let live = "SELECT count(*) FROM session WHERE ends_at > clock_timestamp()";
+        let live = concat!("SELECT count(*) FROM session WHERE ", lives!());
         if db.query_one(live, &[]).await?.try_get::<_, i64>(0)? > 0 {
             return Err(Refusal::Served);
         }

@@ -1,15 +1,20 @@
-//! Leases (L1). One row per session carries the expiry of all its lanes, judged by the database's clock as it is at
-//! that moment (`now()` would be the moment the transaction began).
+//! Leases (L1). One row per session, which all its lanes hang on: a session has ended when its row is gone.
 //!
-//! A takeover updates the lane's own row, which every write updates first, so the two come one after the other. It
-//! also deletes the ended session's row, so that a renewal that was under way finds nothing to renew: a session is
-//! either renewed or taken from, never both. Lanes are locked before sessions.
+//! Every renewal gives the row a new number. Whoever has seen the same number for as long as the row says it lasts, by a clock of its
+//! own that does not step, deletes the row, if the number is still that one: a session is either renewed or ended, never both. The
+//! database's clock decides nothing, except about rows of older programs, which have no such number.
+//!
+//! A takeover updates the lane's own row, which every write updates first, so the two come one after the other. Lanes are locked
+//! before sessions.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
-use landfall_core::ports::store::{Acquired, Holders};
+use landfall_core::ports::store::{Acquired, Broken, Holders, Pulse};
+use landfall_core::silence::Silence;
 use landfall_core::{LaneId, SessionId, Token};
+use tokio::time::Instant;
 
 use super::error::Fault;
 use super::lanes::LaneNumbers;
@@ -17,9 +22,21 @@ use super::moved_in;
 use super::rows::{self, bits, number};
 use crate::rules;
 
+/// How often a command that needs everybody gone looks whether somebody is there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A session's row that stands for a session. That of an older program does so until its end by the database's clock, as it is at
+/// that moment (`now()` would be the moment the transaction began).
+macro_rules! lives {
+    () => {
+        "(session.lasts_ms IS NOT NULL OR session.ends_at > clock_timestamp())"
+    };
+}
+pub(super) use lives;
+
 /// No other process of the namespace has a session that lives.
-pub(super) const ALONE: &str = "SELECT NOT EXISTS (SELECT 1 FROM session
-     WHERE namespace = $1 AND id <> $2 AND ends_at > clock_timestamp())";
+pub(super) const ALONE: &str =
+    concat!("SELECT NOT EXISTS (SELECT 1 FROM session WHERE namespace = $1 AND id <> $2 AND ", lives!(), ")");
 
 /// Begins a session, without leases.
 pub(super) async fn open_session(
@@ -40,16 +57,19 @@ pub(super) async fn open_session(
     give_back_all(db, namespace, session).await?;
     let insert = db
         .prepare_cached(
-            "INSERT INTO session (namespace, id, node, ends_at)
-             VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond')
-             ON CONFLICT (namespace, id) DO UPDATE SET node = excluded.node, ends_at = excluded.ends_at",
+            "INSERT INTO session (namespace, id, node, ends_at, pulse, lasts_ms)
+             VALUES ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 millisecond',
+                nextval('session_pulse'), $4)
+             ON CONFLICT (namespace, id) DO UPDATE SET node = excluded.node, ends_at = excluded.ends_at,
+                pulse = excluded.pulse, lasts_ms = excluded.lasts_ms",
         )
         .await?;
     db.execute(&insert, &[&namespace, &session.0, &node, &millis(lasting)]).await?;
-    // What processes left that never came back and whose lanes nobody wanted.
+    // What older programs left that never came back and whose lanes nobody wanted.
     let sweep = db
         .prepare_cached(
-            "DELETE FROM session WHERE namespace = $1 AND ends_at < clock_timestamp() - interval '1 day'",
+            "DELETE FROM session
+             WHERE namespace = $1 AND lasts_ms IS NULL AND ends_at < clock_timestamp() - interval '1 day'",
         )
         .await?;
     db.execute(&sweep, &[&namespace]).await?;
@@ -66,8 +86,9 @@ pub(super) async fn renew_session(
 ) -> Result<bool, Fault> {
     let renew = db
         .prepare_cached(
-            "UPDATE session SET ends_at = clock_timestamp() + $3 * interval '1 millisecond'
-             WHERE namespace = $1 AND id = $2 AND ends_at > clock_timestamp()",
+            "UPDATE session SET ends_at = clock_timestamp() + $3::bigint * interval '1 millisecond',
+                pulse = nextval('session_pulse'), lasts_ms = $3
+             WHERE namespace = $1 AND id = $2",
         )
         .await?;
     Ok(db.execute(&renew, &[&namespace, &session.0, &millis(lasting)]).await? > 0)
@@ -98,6 +119,77 @@ async fn give_back_all(db: &ClientWrapper, namespace: i64, session: SessionId) -
     Ok(())
 }
 
+/// Ends a session that gave no other sign of life. What it holds is free once its row is gone.
+pub(super) async fn end_session(
+    db: &ClientWrapper,
+    namespace: i64,
+    session: SessionId,
+    pulse: Pulse,
+) -> Result<bool, Fault> {
+    let end = db
+        .prepare_cached(
+            "DELETE FROM session WHERE namespace = $1 AND id = $2 AND pulse = $3 AND lasts_ms IS NOT NULL",
+        )
+        .await?;
+    Ok(db.execute(&end, &[&namespace, &session.0, &bits(pulse.number)]).await? > 0)
+}
+
+/// Ends the session that holds a lane, by a person's word.
+pub(super) async fn break_lease(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    lane: LaneId,
+    session: SessionId,
+) -> Result<Broken, Fault> {
+    let ids = numbers.find(db, namespace, [lane]).await?;
+    let Some(id) = ids.get(&lane) else { return Ok(Broken::NotHeld) };
+    db.batch_execute("BEGIN").await?;
+    let lock = "SELECT 1 FROM lane WHERE id = $1 AND session = $2 FOR UPDATE";
+    let delete = "DELETE FROM session WHERE namespace = $1 AND id = $2";
+    let holds = db.query_opt(lock, &[id, &session.0]).await?.is_some();
+    if !holds || db.execute(delete, &[&namespace, &session.0]).await? == 0 {
+        db.batch_execute("ROLLBACK").await?;
+        return Ok(Broken::NotHeld);
+    }
+    let count = "SELECT count(*) FROM lane WHERE namespace = $1 AND session = $2";
+    let lanes: i64 = db.query_one(count, &[&namespace, &session.0]).await?.try_get(0)?;
+    db.batch_execute("COMMIT").await?;
+    Ok(Broken::Yes { lanes: number(lanes) })
+}
+
+/// Ends what processes left that died, in one namespace or in all: for those who need everybody gone. One that is heard of ends the
+/// wait, and stays.
+pub(super) async fn end_silent(db: &ClientWrapper, namespace: Option<i64>) -> Result<(), Fault> {
+    let look = "SELECT namespace, id, pulse, lasts_ms FROM session
+         WHERE lasts_ms IS NOT NULL AND namespace = COALESCE($1, namespace)";
+    let (begun, mut silence, mut first) = (Instant::now(), Silence::default(), BTreeMap::new());
+    loop {
+        let (mut shown, mut places) = (BTreeMap::new(), BTreeMap::new());
+        for row in db.query(look, &[&namespace]).await? {
+            let session = SessionId(row.try_get(1)?);
+            shown.insert(session, pulse(row.try_get(2)?, row.try_get(3)?));
+            places.insert(session, row.try_get::<_, i64>(0)?);
+        }
+        if first.is_empty() {
+            first = shown.clone();
+        }
+        if shown.iter().any(|(session, pulse)| first.get(session) != Some(pulse)) {
+            return Ok(());
+        }
+        for (session, pulse) in silence.look(&shown, begun.elapsed()) {
+            if let Some(namespace) = places.get(&session) {
+                end_session(db, *namespace, session, pulse).await?;
+                shown.remove(&session);
+            }
+        }
+        if shown.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Takes a lane that no other live session holds.
 pub(super) async fn acquire(
     db: &ClientWrapper,
@@ -106,7 +198,7 @@ pub(super) async fn acquire(
     lane: LaneId,
     session: SessionId,
 ) -> Result<Acquired, Fault> {
-    let live = "SELECT node FROM session WHERE namespace = $1 AND id = $2 AND ends_at > clock_timestamp()";
+    let live = concat!("SELECT 1 FROM session WHERE namespace = $1 AND id = $2 AND ", lives!());
     let live = db.prepare_cached(live).await?;
     if db.query_opt(&live, &[&namespace, &session.0]).await?.is_none() {
         return Err(Fault::Refused(rules::session_ended(session)));
@@ -119,7 +211,8 @@ pub(super) async fn acquire(
     if let Some(holder) = holder.filter(|holder| *holder != session.0) {
         let end = db
             .prepare_cached(
-                "DELETE FROM session WHERE namespace = $1 AND id = $2 AND ends_at <= clock_timestamp()",
+                "DELETE FROM session
+                 WHERE namespace = $1 AND id = $2 AND lasts_ms IS NULL AND ends_at <= clock_timestamp()",
             )
             .await?;
         db.execute(&end, &[&namespace, &holder]).await?;
@@ -179,9 +272,10 @@ pub(super) async fn address(
     session: SessionId,
 ) -> Result<Option<String>, Fault> {
     let get = db
-        .prepare_cached(
-            "SELECT address FROM session WHERE namespace = $1 AND id = $2 AND ends_at > clock_timestamp()",
-        )
+        .prepare_cached(concat!(
+            "SELECT address FROM session WHERE namespace = $1 AND id = $2 AND ",
+            lives!()
+        ))
         .await?;
     match db.query_opt(&get, &[&namespace, &session.0]).await? {
         Some(row) => Ok(row.try_get(0)?),
@@ -192,11 +286,12 @@ pub(super) async fn address(
 /// Who is there, and who has what.
 pub(super) async fn holders(db: &ClientWrapper, namespace: i64) -> Result<Holders, Fault> {
     let look = db
-        .prepare_cached(
-            "SELECT session.id, lane.chain, lane.signer FROM session
+        .prepare_cached(concat!(
+            "SELECT session.id, lane.chain, lane.signer, session.pulse, session.lasts_ms FROM session
              LEFT JOIN lane ON lane.session = session.id AND lane.namespace = session.namespace
-             WHERE session.namespace = $1 AND session.ends_at > clock_timestamp()",
-        )
+             WHERE session.namespace = $1 AND ",
+            lives!()
+        ))
         .await?;
     let mut holders = Holders::default();
     for row in db.query(&look, &[&namespace]).await? {
@@ -205,10 +300,18 @@ pub(super) async fn holders(db: &ClientWrapper, namespace: i64) -> Result<Holder
         let lane = chain.zip(signer).map(|(chain, signer)| rows::lane(chain, signer)).transpose()?;
         holders.live.insert(session);
         holders.held.extend(lane.map(|lane| (lane, session)));
+        let lasting: Option<i64> = row.try_get(4)?;
+        if let Some(lasting) = lasting {
+            holders.pulses.insert(session, pulse(row.try_get(3)?, lasting));
+        }
     }
     Ok(holders)
 }
 
-fn millis(lasting: Duration) -> f64 {
-    lasting.as_secs_f64() * 1_000.0
+fn pulse(number: i64, lasts_ms: i64) -> Pulse {
+    Pulse { number: rows::number(number), lasting: Duration::from_millis(rows::number(lasts_ms)) }
+}
+
+fn millis(lasting: Duration) -> i64 {
+    i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX)
 }

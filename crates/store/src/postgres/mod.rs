@@ -50,8 +50,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
-    TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
+    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
@@ -145,9 +145,15 @@ macro_rules! run {
 
 impl Postgres {
     /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it. Refused
-    /// while any node is at work.
+    /// while any node is at work. A node that left a session and may have died is waited for.
     pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
+        self.end_silent().await.map_err(|fault| fault.into_error("see who is at work"))?;
         run!(self, "put a chain away", |db, inner| archive::archive(db, inner.namespace, chain))
+    }
+
+    async fn end_silent(&self) -> Result<(), error::Fault> {
+        let connection = self.inner.connections.get().await?;
+        leases::end_silent(connection.db()?, Some(self.inner.namespace)).await
     }
 }
 
@@ -197,6 +203,20 @@ impl Leases for Postgres {
 
     async fn close_session(&self, session: SessionId) -> Result<(), Error> {
         run!(self, "close a session", |db, inner| leases::close_session(db, inner.namespace, session))
+    }
+
+    async fn end_session(&self, session: SessionId, pulse: Pulse) -> Result<bool, Error> {
+        run!(self, "end a session", |db, inner| leases::end_session(db, inner.namespace, session, pulse))
+    }
+
+    async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<Broken, Error> {
+        run!(self, "break a lease", |db, inner| leases::break_lease(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane,
+            session
+        ))
     }
 
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {

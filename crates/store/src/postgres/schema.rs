@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("migrations/0006_together.sql"), runs_with: 6 },
     // A program that does not know it takes a call in again.
     Step { sql: include_str!("migrations/0007_calls.sql"), runs_with: 7 },
+    Step { sql: include_str!("migrations/0008_pulse.sql"), runs_with: 7 },
 ];
 
 /// The version this program knows.

@@ -52,8 +52,8 @@ use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log, Older, Reads,
-    TxQuery, TxRecord, Write, WriteError, Written,
+    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
+    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
@@ -180,6 +180,15 @@ impl Leases for Sqlite {
     async fn close_session(&self, session: SessionId) -> Result<(), Error> {
         let work = move |scope: &mut scope::Scope<'_>| leases::close_session(scope, session);
         self.inner.writer.transaction("close a session", work).await
+    }
+
+    /// Nobody else can have one that lives.
+    async fn end_session(&self, _session: SessionId, _pulse: Pulse) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn break_lease(&self, _lane: LaneId, _session: SessionId) -> Result<Broken, Error> {
+        Ok(Broken::NoLeases)
     }
 
     async fn acquire(&self, lane: LaneId, session: SessionId) -> Result<Acquired, Error> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use landfall_core::attempt::SendHints;
 use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
-    CommandKind, Forget, HintUpdate, LaneCommit, Store, TxQuery, Write, WriteError, Written,
+    CommandKind, Forget, HintUpdate, LaneCommit, LaneSummary, Store, TxQuery, Write, WriteError, Written,
 };
 use landfall_core::request::AtOnce;
 use landfall_core::transaction::TxState;
@@ -205,7 +205,8 @@ async fn run(store: &dyn Store, step: &Step) -> String {
 async fn look(store: &dyn Store) -> String {
     let mut text = String::new();
     let mut add = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
-    add(&store.lanes().await.unwrap());
+    let shown = |lane: LaneSummary| LaneSummary { owned_until: None, ..lane };
+    add(&store.lanes().await.unwrap().into_iter().map(shown).collect::<Vec<_>>());
     add(&store.lanes_with_work().await.unwrap());
     add(&store.journal_after(JournalSeq(0), 1_000).await.unwrap());
     add(&store.journal_after(JournalSeq(3), 2).await.unwrap());
@@ -214,7 +215,7 @@ async fn look(store: &dyn Store) -> String {
         add(&store.load_lane(lane).await.unwrap());
         add(&store.waiting(lane, 3).await.unwrap());
         add(&store.commands(lane, 2).await.unwrap());
-        add(&store.lane(lane).await.unwrap());
+        add(&store.lane(lane).await.unwrap().map(shown));
         for api_key in [None, Some("a")] {
             for nonce in 0..3 {
                 add(&store.tx_by_call(lane, &call(api_key, nonce)).await.unwrap());

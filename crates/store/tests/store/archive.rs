@@ -1,6 +1,7 @@
 //! Putting a chain away, on the stores that outlive a process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_core::ports::store::{
     Admission, ChainRecord, CommandKind, Forget, Leases as _, Store, TxQuery, Write,
@@ -114,10 +115,16 @@ async fn a_chain_that_is_put_away_is_new_and_its_history_is_kept_on_postgres() {
     let store = Arc::new(database.open().await);
     fill(&*store).await;
     store.open_session(session(2), "busy", LEASE).await.unwrap();
+    let busy = keep_alive(database.open().await, 2);
     let refused = store.archive_chain(CHAIN).await.unwrap_err().to_string();
     assert!(refused.contains("busy is at work"), "{refused}");
     assert_eq!(known(&*store).await, 4, "nothing was moved");
+    busy.abort();
     store.close_session(session(2)).await.unwrap();
+    // One that died is in nobody's way, whatever the database's clock says of it.
+    store.open_session(session(3), "dead", Duration::from_millis(300)).await.unwrap();
+    let ahead = "UPDATE session SET ends_at = ends_at + interval '1 year'";
+    crate::postgres::raw(&database).await.batch_execute(ahead).await.unwrap();
     assert_eq!(store.archive_chain(CHAIN).await.unwrap(), archived(1));
     // Another process, as after the restart that it takes.
     let store = database.open().await;

@@ -7,8 +7,8 @@ use landfall_core::attempt::{Attempt, SendHints};
 use landfall_core::fees::Fees;
 use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
-    Acquired, Admission, Command, CommandKind, LaneCommit, LaneRow, Store, TxUpdate, Write, WriteError,
-    Written,
+    Acquired, Admission, Command, CommandKind, LaneCommit, LaneRow, Leases as _, Store, TxUpdate, Write,
+    WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, NewTransaction, Options, Payload, Request, fingerprint};
 use landfall_core::transaction::{Reason, ReasonCode, Status, Transaction, TxState};
@@ -204,6 +204,15 @@ pub(crate) async fn own(store: &dyn Store, lane: LaneId) -> Token {
         store.open_session(session(1), "node-1", LEASE).await.unwrap();
     }
     acquire(store, lane, 1).await
+}
+
+/// Renews a session again and again, as a process does that lives, until this is aborted.
+pub(crate) fn keep_alive(store: landfall_store::Postgres, by: u64) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        while store.renew_session(session(by), LEASE).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
 }
 
 pub(crate) async fn acquire(store: &dyn Store, lane: LaneId, by: u64) -> Token {

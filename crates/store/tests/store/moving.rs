@@ -204,8 +204,16 @@ fn a_store_is_moved_to_nothing_that_is_in_use() {
     // Servers wait on the empty database.
     let waiting = moving.served().unwrap();
     moving.runtime.block_on(async { waiting.open_session(session(7), "node", LEASE).await.unwrap() });
+    let alive = {
+        let _in = moving.runtime.enter();
+        keep_alive(waiting.clone(), 7)
+    };
     assert!(matches!(moving.migrate(None).unwrap(), Err(Error::Served { .. })));
+    alive.abort();
     moving.runtime.block_on(async { waiting.close_session(session(7)).await.unwrap() });
+    // One that died is waited for, and then in nobody's way.
+    let short = std::time::Duration::from_millis(300);
+    moving.runtime.block_on(async { waiting.open_session(session(8), "dead", short).await.unwrap() });
     // One that opened it before a move began cannot begin its work.
     moving.migrate(Some(5)).unwrap_err();
     moving.runtime.block_on(async { waiting.open_session(session(7), "node", LEASE).await.unwrap_err() });

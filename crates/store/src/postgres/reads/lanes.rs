@@ -3,13 +3,14 @@
 use deadpool_postgres::ClientWrapper;
 use landfall_core::ports::store::{ChainRecord, Command, LaneRecord, LaneRow, LaneSummary};
 use landfall_core::transaction::Transaction;
-use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Slot, Token};
+use landfall_core::{ChainId, CommandId, LaneId, LaneVersion, Millis, Slot, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{Value, all};
 use crate::postgres::error::Fault;
 use crate::postgres::lanes::LaneNumbers;
+use crate::postgres::leases::lives;
 use crate::postgres::rows::{self, bits, number};
 
 /// The open attempts of lane `$1`: by the order of the key, and those that are apart.
@@ -164,24 +165,29 @@ pub(in crate::postgres) async fn with_work(db: &ClientWrapper, namespace: i64) -
     Ok(lanes)
 }
 
-const SUMMARY: &str = "SELECT lane.chain, lane.signer, lane.token, lane.version, lane.details,
-        session.id, session.node,
+const SUMMARY: &str = concat!(
+    "SELECT lane.chain, lane.signer, lane.token, lane.version, lane.details, session.id, session.node,
         (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 0),
-        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 1)
+        (SELECT count(*) FROM tx WHERE tx.lane = lane.id AND tx.phase = 1),
+        floor(extract(epoch FROM session.ends_at) * 1000)::bigint
      FROM lane LEFT JOIN session ON session.namespace = lane.namespace AND session.id = lane.session
-        AND session.ends_at > clock_timestamp()
-     WHERE lane.namespace = $1";
+        AND ",
+    lives!(),
+    " WHERE lane.namespace = $1"
+);
 
 fn summary(row: &Row) -> Result<LaneSummary, Fault> {
     let session: Option<Uuid> = row.try_get(5)?;
     let node: Option<String> = row.try_get(6)?;
     let waiting: i64 = row.try_get(7)?;
     let bound: i64 = row.try_get(8)?;
+    let until: Option<i64> = row.try_get(9)?;
     Ok(LaneSummary {
         lane: rows::lane(row.try_get(0)?, row.try_get(1)?)?,
         token: Token(number(row.try_get(2)?)),
         version: LaneVersion(number(row.try_get(3)?)),
         owner: node.zip(session.map(rows::session)),
+        owned_until: until.map(|until| Millis(u64::try_from(until).unwrap_or_default())),
         row: rows::lane_row(row.try_get(4)?)?,
         waiting: number(waiting),
         bound: number(bound),

@@ -200,6 +200,7 @@ fn summary(row: &Row<'_>) -> Result<LaneSummary, Fault> {
         token: Token(number(row.get(2)?)),
         version: LaneVersion(number(row.get(3)?)),
         owner,
+        owned_until: None,
         row: rows::lane_row(column(row, 4)?)?,
         waiting: number(row.get(7)?),
         bound: number(row.get(8)?),

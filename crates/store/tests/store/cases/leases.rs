@@ -1,7 +1,9 @@
 //! Who may write a lane (L1).
 
+use std::collections::BTreeMap;
+
 use landfall_core::Token;
-use landfall_core::ports::store::{Acquired, Holders};
+use landfall_core::ports::store::{Acquired, Broken, Holders, Pulse};
 
 use crate::fixtures::*;
 use crate::world::World;
@@ -109,10 +111,65 @@ pub(crate) async fn everybody_sees_who_is_there_and_who_has_what(world: World) {
     let both = Holders {
         live: [session(1), session(2)].into(),
         held: [(lane(1), session(1)), (lane(2), session(2))].into(),
+        pulses: BTreeMap::new(),
     };
-    assert_eq!(store.holders().await.unwrap(), both);
+    let holders = store.holders().await.unwrap();
+    assert!(holders.pulses.values().all(|pulse| pulse.lasting == LEASE), "{holders:?}");
+    assert_eq!(Holders { pulses: BTreeMap::new(), ..holders }, both);
     store.release(lane(1), session(1), token).await.unwrap();
     store.close_session(session(2)).await.unwrap();
     let one = Holders { live: [session(1)].into(), ..Holders::default() };
-    assert_eq!(store.holders().await.unwrap(), one, "what was given back is nobody's");
+    let holders = store.holders().await.unwrap();
+    assert_eq!(Holders { pulses: BTreeMap::new(), ..holders }, one, "what was given back is nobody's");
+}
+
+pub(crate) async fn a_session_is_ended_by_its_last_sign_of_life_or_not_at_all(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    admit_new(store, request(lane(1), 1)).await;
+    let token = acquire(store, lane(1), 1).await;
+    let pulse = async || store.holders().await.unwrap().pulses.get(&session(1)).copied();
+    let Some(first) = pulse().await else {
+        // Where a lock stands for leases, nobody ends another's session.
+        let any = Pulse { number: 0, lasting: LEASE };
+        assert!(!store.end_session(session(1), any).await.unwrap());
+        return commit(store, turn(lane(1), token, 0)).await.map(|_| ()).unwrap();
+    };
+    assert!(store.renew_session(session(1), LEASE).await.unwrap());
+    assert!(!store.end_session(session(1), first).await.unwrap(), "it was renewed since");
+    commit(store, turn(lane(1), token, 0)).await.unwrap();
+    let last = pulse().await.unwrap();
+    assert_ne!(first.number, last.number);
+    assert!(store.end_session(session(1), last).await.unwrap());
+    assert!(!store.end_session(session(1), last).await.unwrap(), "once");
+    assert!(!store.renew_session(session(1), LEASE).await.unwrap());
+    assert_eq!(store.lane(lane(1)).await.unwrap().unwrap().owner, None);
+    assert_eq!(acquire(store, lane(1), 2).await, Token(token.0 + 1));
+    assert!(is_fenced(&commit(store, bind(lane(1), token, 1, 1, 0)).await));
+    // One that comes back begins with a sign of life of its own.
+    store.open_session(session(1), "node-1", LEASE).await.unwrap();
+    assert!(!store.end_session(session(1), last).await.unwrap());
+}
+
+pub(crate) async fn a_lease_is_broken_by_a_persons_word_about_its_owner_and_no_other(world: World) {
+    let store = world.store();
+    two_sessions(&world).await;
+    admit_new(store, request(lane(1), 1)).await;
+    let token = acquire(store, lane(1), 1).await;
+    acquire(store, lane(2), 1).await;
+    acquire(store, lane(3), 2).await;
+    match store.break_lease(lane(1), session(2)).await.unwrap() {
+        Broken::NoLeases => return,
+        said => assert_eq!(said, Broken::NotHeld, "another has it"),
+    }
+    assert_eq!(store.break_lease(lane(9), session(1)).await.unwrap(), Broken::NotHeld, "never heard of");
+    assert_eq!(store.break_lease(lane(1), session(1)).await.unwrap(), Broken::Yes { lanes: 2 });
+    assert_eq!(store.break_lease(lane(1), session(1)).await.unwrap(), Broken::NotHeld);
+    assert_eq!(acquire(store, lane(1), 2).await, Token(token.0 + 1));
+    // The person was wrong: its owner lives.
+    assert!(is_fenced(&commit(store, bind(lane(1), token, 0, 1, 0)).await));
+    assert!(!store.renew_session(session(1), LEASE).await.unwrap());
+    acquire(store, lane(2), 2).await;
+    let third = store.acquire(lane(3), session(2)).await.unwrap();
+    assert!(matches!(third, Acquired::Yes { .. }), "{third:?}");
 }

@@ -132,6 +132,8 @@ suite! {
         a_closed_session_gives_its_lanes_back,
         everybody_sees_who_is_there_and_who_has_what,
         a_closed_session_cannot_be_renewed_or_used,
+        a_session_is_ended_by_its_last_sign_of_life_or_not_at_all,
+        a_lease_is_broken_by_a_persons_word_about_its_owner_and_no_other,
         after_a_takeover_the_old_owner_cannot_write,
         an_acquisition_keeps_what_the_lane_holds;
     lists:

@@ -14,7 +14,7 @@ pub(crate) async fn everything(store: &dyn Store) -> String {
     let mut lanes = store.lanes().await.unwrap();
     lanes.push(store.lane(lane(1)).await.unwrap().unwrap());
     for lane in &mut lanes {
-        lane.owner = None;
+        (lane.owner, lane.owned_until) = (None, None);
     }
     text.push_str(&format!("{lanes:#?}\n"));
     text.push_str(&format!("{:#?}\n", store.load_lane(lane(1)).await.unwrap()));
