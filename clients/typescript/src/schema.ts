@@ -475,6 +475,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tx/{id}/settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say whose transaction took its nonce and does the same
+         * @description For a transaction whose `stuckReason` asks for it. `ours`: it is done by that one, and has ended. `foreign`: it waits for another nonce or fails, as `onDisplaced` says; one that is being cancelled ends.
+         */
+        post: operations["settle"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tx/{id}/speed-up": {
         parameters: {
             query?: never;
@@ -1055,6 +1075,12 @@ export interface components {
                 type: "replace" | "approve" | "reject";
                 version: components["schemas"]["Version"];
             } | {
+                /** @enum {string} */
+                taken: "ours" | "foreign";
+                tx: components["schemas"]["TxId"];
+                /** @constant */
+                type: "settle";
+            } | {
                 from: components["schemas"]["Nonce"];
                 to: components["schemas"]["Nonce"];
                 /** @constant */
@@ -1294,6 +1320,25 @@ export interface components {
             txSeq?: number;
             /** @constant */
             type: "displaced";
+        } | {
+            at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            chainId: components["schemas"]["ChainId"];
+            /** @constant */
+            event: "tx.taken";
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            signer: components["schemas"]["Address"];
+            slot: components["schemas"]["Nonce"];
+            /** @description where its transaction is then */
+            state?: components["schemas"]["State"];
+            /** @description left out where it is about the lane */
+            txId?: components["schemas"]["TxId"];
+            /** @description the how manieth event of its transaction it is */
+            txSeq?: number;
+            /** @constant */
+            type: "taken_alike";
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
@@ -1824,6 +1869,26 @@ export interface components {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
             /** @constant */
+            event: "tx.taken";
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            slot: components["schemas"]["Nonce"];
+            /** @constant */
+            type: "taken_alike";
+        } | {
+            at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            hash: components["schemas"]["Hash"];
+            /** @description its number in the journal of the whole store */
+            seq: number;
+            slot: components["schemas"]["Nonce"];
+            /** @constant */
+            type: "taken_by_other";
+        } | {
+            at: components["schemas"]["Time"];
+            block: components["schemas"]["Block"];
+            /** @constant */
             event: "tx.confirmed";
             hash: components["schemas"]["Hash"];
             /** @description its number in the journal of the whole store */
@@ -2099,7 +2164,7 @@ export interface components {
             chains?: components["schemas"]["ChainId"][] | null;
             description?: string | null;
             /** @description only of these names; empty: all */
-            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.taken" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
             /** @description only of these signers; empty: all */
             signers?: components["schemas"]["Address"][] | null;
             /** @description where to; https, and no private address unless the configuration says so */
@@ -2183,7 +2248,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "nothing_to_settle" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2356,6 +2421,18 @@ export interface components {
             outcome: components["schemas"]["Outcome"];
             /** @description the node's own words */
             text?: string;
+        };
+        /**
+         * @example {
+         *       "taken": "ours"
+         *     }
+         */
+        Settlement: {
+            /**
+             * @description whose transaction took the nonce and does the same
+             * @enum {string}
+             */
+            taken: "ours" | "foreign";
         };
         /**
          * @description both ends included
@@ -2565,7 +2642,7 @@ export interface components {
             description: string;
             disabledSince: components["schemas"]["Time"] | null;
             enabled: boolean;
-            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.taken" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
             failingSince: components["schemas"]["Time"] | null;
             healthy: boolean;
             id: string;
@@ -2590,7 +2667,7 @@ export interface components {
             chains?: components["schemas"]["ChainId"][] | null;
             description?: string | null;
             /** @description only of these names; empty: all */
-            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
+            events?: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.taken" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[] | null;
             /** @description only of these signers; empty: all */
             signers?: components["schemas"]["Address"][] | null;
             url?: string | null;
@@ -2611,7 +2688,7 @@ export interface components {
             description: string;
             disabledSince: components["schemas"]["Time"] | null;
             enabled: boolean;
-            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
+            events: ("tx.accepted" | "tx.signed" | "tx.broadcast" | "tx.mined" | "tx.reorged" | "tx.displaced" | "tx.taken" | "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired" | "chain.final_reorged" | "chain.landed_again" | "chain.final_lost" | "chain.single_witness" | "lane.low_balance" | "lane.balance_restored" | "lane.held" | "lane.resumed" | "lane.adopted" | "lane.paused" | "lane.disabled" | "lane.filled" | "lane.reset" | "lane.all_cancelled")[];
             failingSince: components["schemas"]["Time"] | null;
             healthy: boolean;
             id: string;
@@ -5216,7 +5293,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `unsupported`: This is not supported yet; `data_too_large`: The data is larger than a node would take; `unknown_chain`: The chain is not configured here; `unknown_signer`: The signer is not configured here; `gas_above_block_limit`: No block could hold this gas; `gas_too_low`: The gas does not cover the base cost; `fee_above_ceiling`: The fee is above the ceiling; `gas_above_chain_cap`: The chain takes no such gas in one transaction; `not_taken_by_chain`: The chain does not take such a transaction; `bad_authorization`: An authorization cannot be used; `authority_managed`: An authorization is by another signer of this installation; `nothing_to_do`: The transaction does nothing; `deadline_passed`: The deadline has passed; `request_id_reused`: The requestId was used for something else; `unknown_predecessor`: The transaction to follow is not known */
+            /** @description `unsupported`: This is not supported yet; `data_too_large`: The data is larger than a node would take; `unknown_chain`: The chain is not configured here; `unknown_signer`: The signer is not configured here; `gas_above_block_limit`: No block could hold this gas; `gas_too_low`: The gas does not cover the base cost; `fee_above_ceiling`: The fee is above the ceiling; `gas_above_chain_cap`: The chain takes no such gas in one transaction; `not_taken_by_chain`: The chain does not take such a transaction; `bad_authorization`: An authorization cannot be used; `authority_managed`: An authorization is by another signer of this installation; `nothing_to_do`: The transaction does nothing; `deadline_passed`: The deadline has passed; `finality_unavailable`: The chain has no such finality; `request_id_reused`: The requestId was used for something else; `unknown_predecessor`: The transaction to follow is not known */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5224,7 +5301,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "unsupported" | "data_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unknown_predecessor";
+                        code?: "unsupported" | "data_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "finality_unavailable" | "request_id_reused" | "unknown_predecessor";
                     };
                 };
             };
@@ -5254,7 +5331,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5264,7 +5341,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "no_slot" | "outcome_unknown";
+                        code?: "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
                     };
                 };
             };
@@ -6818,7 +6895,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `unsupported`: This is not supported yet; `data_too_large`: The data is larger than a node would take; `unknown_chain`: The chain is not configured here; `unknown_signer`: The signer is not configured here; `gas_above_block_limit`: No block could hold this gas; `gas_too_low`: The gas does not cover the base cost; `fee_above_ceiling`: The fee is above the ceiling; `gas_above_chain_cap`: The chain takes no such gas in one transaction; `not_taken_by_chain`: The chain does not take such a transaction; `bad_authorization`: An authorization cannot be used; `authority_managed`: An authorization is by another signer of this installation; `nothing_to_do`: The transaction does nothing; `deadline_passed`: The deadline has passed; `request_id_reused`: The requestId was used for something else; `unknown_predecessor`: The transaction to follow is not known */
+            /** @description `unsupported`: This is not supported yet; `data_too_large`: The data is larger than a node would take; `unknown_chain`: The chain is not configured here; `unknown_signer`: The signer is not configured here; `gas_above_block_limit`: No block could hold this gas; `gas_too_low`: The gas does not cover the base cost; `fee_above_ceiling`: The fee is above the ceiling; `gas_above_chain_cap`: The chain takes no such gas in one transaction; `not_taken_by_chain`: The chain does not take such a transaction; `bad_authorization`: An authorization cannot be used; `authority_managed`: An authorization is by another signer of this installation; `nothing_to_do`: The transaction does nothing; `deadline_passed`: The deadline has passed; `finality_unavailable`: The chain has no such finality; `request_id_reused`: The requestId was used for something else; `unknown_predecessor`: The transaction to follow is not known */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6826,7 +6903,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "unsupported" | "data_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unknown_predecessor";
+                        code?: "unsupported" | "data_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "nothing_to_do" | "deadline_passed" | "finality_unavailable" | "request_id_reused" | "unknown_predecessor";
                     };
                 };
             };
@@ -6856,7 +6933,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6866,7 +6943,184 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "no_slot" | "outcome_unknown";
+                        code?: "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
+                    };
+                };
+            };
+        };
+    };
+    settle: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same call with the same key is done once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: components["schemas"]["TxId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Settlement"];
+            };
+        };
+        responses: {
+            /** @description The wish is stored. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommandAccepted"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `bad_request_id`: The requestId cannot be used; `missing_field`: A field is missing; `unknown_field`: A field is not known; `wrong_type`: A field has the wrong type; `bad_value`: A field has a value that is not allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "bad_request_id" | "missing_field" | "unknown_field" | "wrong_type" | "bad_value";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                    };
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "not_found";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `already_final`: The transaction has ended; `nothing_to_settle`: There is nothing to settle */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "already_final" | "nothing_to_settle";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `wrong_content_type`: The body must be sent as application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_content_type";
+                    };
+                };
+            };
+            /** @description `unknown_chain`: The chain is not configured here; `unknown_signer`: The signer is not configured here; `request_id_reused`: The requestId was used for something else */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unknown_chain" | "unknown_signer" | "request_id_reused";
+                    };
+                };
+            };
+            /** @description `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "store_unavailable" | "outcome_unknown";
                     };
                 };
             };

@@ -17,7 +17,7 @@
 //! - A store that can tell that it went back says so ([`Older`]) until a person accepts it ([`Log::accept`]), also when it is closed
 //!   and opened in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::B256;
 use async_trait::async_trait;
