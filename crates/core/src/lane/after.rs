@@ -179,7 +179,7 @@ impl Lane {
     }
 
     /// Transactions whose slots have no stored bytes.
-    fn reserved(&self) -> impl Iterator<Item = &Transaction> {
+    pub(super) fn reserved(&self) -> impl Iterator<Item = &Transaction> {
         let records = self.slots.bare().iter().filter_map(|slot| self.slots.get(slot));
         records.filter_map(|record| self.bound.get(&record.tx?))
     }

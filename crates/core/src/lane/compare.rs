@@ -76,7 +76,10 @@ impl Lane {
         if takers.is_empty() {
             return same;
         }
-        for tx in self.waiting.values().map(|waiting| &waiting.tx) {
+        // One that had reserved a slot may have landed in another.
+        let is_found: BTreeSet<TxId> = same.values().map(|(id, _)| *id).collect();
+        let waiting = self.waiting.values().map(|waiting| &waiting.tx);
+        for tx in waiting.chain(self.reserved()).filter(|tx| !is_found.contains(&tx.id)) {
             let alike = tx.payloads().filter_map(|payload| takers.get(&(payload.to, payload.value)));
             let mut alike = alike.flatten().filter(|(slot, _)| !same.contains_key(slot));
             let carried = alike.find_map(|(slot, taker)| Some((*slot, carries_out(taker, tx)?)));

@@ -132,8 +132,10 @@ impl Lane {
         tx.status.slot = None;
         tx.status.look_for(None);
         self.changes.tx(&mut tx, now);
-        self.changes.journal(Some(tx.id), now, Entry::Requeued { slot, block });
+        let id = tx.id;
+        self.changes.journal(Some(id), now, Entry::Requeued { slot, block });
         self.waiting.add(tx, Prep::New);
+        self.hold_if_forgotten(id, now);
     }
 
     /// The slot went to somebody else's transaction, for good.

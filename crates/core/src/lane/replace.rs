@@ -68,6 +68,7 @@ impl Lane {
             self.waiting.set_prep(id, prep);
         }
         self.changes.journal(Some(id), now, Entry::Replaced { version });
+        self.hold_if_forgotten(id, now);
     }
 
     /// The newest content of a slot with stored bytes that has none itself, unless it is a no-op.

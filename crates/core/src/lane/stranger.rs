@@ -333,6 +333,7 @@ impl Lane {
                 self.changes.tx(&mut tx, now);
                 self.changes.journal(Some(id), now, Entry::SlotReturned { slot });
                 self.waiting.add(tx, Prep::New);
+                self.hold_if_forgotten(id, now);
             }
         }
         self.row.returned.remove(&slot);

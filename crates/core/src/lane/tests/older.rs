@@ -1,5 +1,5 @@
 use super::super::test_world::{COMMANDS, Fault, payment};
-use super::{Kind, World, settings, world};
+use super::{Kind, World, remote, settings, world};
 use crate::lane::{Action, Hold, LaneEvent};
 use crate::ports::chain::Taker;
 use crate::ports::store::{CommandKind, Older};
@@ -239,4 +239,48 @@ fn an_acceptance_is_read_however_many_commands_wait_for_it_and_they_keep_their_o
     assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
     assert!(!world.desk.store.row.paused, "the last word was a resume");
     assert_eq!(world.desk.lane.hold(), None);
+}
+
+#[test]
+fn one_that_had_reserved_a_slot_and_landed_in_another_is_not_sent_again() {
+    let mut world = world(remote());
+    let id = world.submit_as(payment(7), Options::default());
+    for kind in [Kind::Load, Kind::Prepare] {
+        world.carry(kind, Fault::None);
+    }
+    assert_eq!((world.slot_of(id), world.desk.store.attempts.len()), (Some(5), 0), "reserved");
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &payment(99));
+    used(&mut world, &payment(7));
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(world.desk.store.attempts.values().all(|attempt| attempt.no_op), "nothing of it was signed");
+}
+
+/// The copy holds a replace that was not applied yet; the newer one had applied it, and it landed.
+#[test]
+fn a_content_that_comes_by_a_replace_after_the_store_was_accepted_may_have_landed_too() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let id = world.submit_as(payment(1), Options::default());
+    let terms = crate::transaction::Terms::default();
+    world
+        .desk
+        .store
+        .command(CommandKind::Replace { tx: id, payload: Box::new(payment(7)), terms }, world.desk.now);
+    world.command(CommandKind::Pause);
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    let status = world.desk.store.tx(id).status.clone();
+    assert!(status.held.is_some() && world.desk.store.attempts.is_empty(), "{status:?}");
 }
