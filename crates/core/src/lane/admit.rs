@@ -95,6 +95,10 @@ impl Lane {
         }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
         self.take_commands(commands.collect(), reach, now);
+        if !loaded.more_commands && !self.load.heard_all {
+            self.load.heard_all = true;
+            self.keep_count();
+        }
     }
 
     /// Takes what was just stored, if nothing waits in the store that is not here.

@@ -16,7 +16,7 @@ impl Lane {
     /// `reach` is how far the load that brought them has read the queue; none if to its end.
     pub(super) fn take_commands(&mut self, commands: Vec<Command>, reach: Option<QueueOrder>, now: Millis) {
         for command in commands {
-            if self.is_older() && command.kind != CommandKind::AcceptStore {
+            if self.is_older() && !self.is_heard(&command.kind) {
                 self.left_open.insert(command.id);
                 continue;
             }

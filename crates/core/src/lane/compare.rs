@@ -92,8 +92,12 @@ impl Lane {
 
     /// A person says that slots which we do not know are not ours, and that what the chain took back may be filled. Done when the
     /// chain was seen and what took the slots is known. One word is enough: a second one adds nothing to it.
+    ///
+    /// A word that came before the lane was loaded is not about what the chain has used since: in an older copy of the store that
+    /// may be ours. Whoever means it has to say it again.
     pub(super) fn ask_resume(&mut self, command: CommandId, is_new: bool) {
-        match self.strangers.resume(command, is_new) {
+        let up_to = (!self.load.heard_all).then(|| self.stored_count.unwrap_or_default());
+        match self.strangers.resume(command, is_new, up_to) {
             Some(first) if first != command => self.finish_command(command),
             Some(_) | None => {
                 self.row.resuming = Some(command);
@@ -124,8 +128,9 @@ impl Lane {
     /// What took the lowest slots that we do not know, as many as are looked up at once, was compared with everything that waits.
     pub(super) fn compared(&self) -> Compared {
         let same = self.same_effect();
-        let mut compared = if self.has_read_all() { Compared::Done } else { Compared::NotYet };
-        for slot in self.unknown_list() {
+        let has_read = self.has_read_all() && !(self.is_older() && self.load.news);
+        let mut compared = if has_read { Compared::Done } else { Compared::NotYet };
+        for slot in self.unknown_list().into_iter().filter(|slot| self.strangers.is_meant(*slot)) {
             match self.strangers.state(slot, same.contains_key(&slot)) {
                 Compared::NotYet => return Compared::NotYet,
                 Compared::Unreadable if compared == Compared::Done => compared = Compared::Unreadable,
@@ -138,7 +143,8 @@ impl Lane {
     /// Goes on over the lowest slots that we do not know: what they carried out ends as landed, the rest is remembered. Says what
     /// was done.
     pub(super) fn pass_over_unknown(&mut self, now: Millis) -> String {
-        let unknown = self.unknown_list();
+        let mut unknown = self.unknown_list();
+        unknown.retain(|slot| self.strangers.is_meant(*slot));
         let (Some(first), Some(last)) = (unknown.first().copied(), unknown.last().copied()) else {
             return String::new();
         };
@@ -189,14 +195,14 @@ impl Lane {
         }
         let Some(count) = self.chain_count() else { return };
         self.open_history(count, now);
-        if self.unknown_slots().is_some() {
+        if self.has_meant() {
             // What nobody can tell is left to the person's word.
             if self.compared() == Compared::NotYet {
                 return;
             }
             let text = format!("an operator resumed it: {}", self.pass_over_unknown(now));
             self.changes.journal(None, now, Entry::LaneResumed { text });
-            if self.unknown_slots().is_some() {
+            if self.has_meant() {
                 return;
             }
         }
@@ -205,7 +211,14 @@ impl Lane {
         }
         self.row.resuming = None;
         self.changes.row();
-        self.all_accounted_for();
+        if self.unknown_slots().is_none() {
+            self.all_accounted_for();
+        }
+    }
+
+    /// There are unknown slots that whoever resumed the lane meant.
+    fn has_meant(&self) -> bool {
+        self.unknown_slots().is_some_and(|(first, _)| self.strangers.is_meant(first))
     }
 
     /// A transaction without bytes was carried out under a nonce that this store does not know, by the word of a person.

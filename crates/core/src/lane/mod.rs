@@ -91,6 +91,7 @@ use transactions::Transactions;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "few are under way at once, and the large one is rare")]
 pub enum LaneEvent {
     /// The store may have new transactions or commands for this lane.
     Work,
@@ -362,6 +363,8 @@ pub struct Lane {
     head_since: Option<Millis>,
     /// The chain's count of this account, as seen since the load: what was stored may be of long ago.
     seen_count: Option<Slot>,
+    /// The count that was stored at the load. A word that came before the load is about nothing that was used since.
+    stored_count: Option<Slot>,
     /// The count and the balance are those at the head of the view.
     sees_head: bool,
     doubts: doubt::Doubts,
@@ -424,6 +427,8 @@ struct LoadState {
     left: BTreeSet<TxId>,
     /// Commands that were finished while a load was running: the same.
     done: BTreeSet<CommandId>,
+    /// Every command was read that the store had at the load, or when it was accepted.
+    heard_all: bool,
     /// A load that is running leaves commands out that are to be read by now: what it shows of later ones comes too early.
     skips_commands: bool,
     /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
@@ -443,6 +448,7 @@ impl Lane {
             token: record.token,
             version: record.version,
             settings,
+            stored_count: record.row.chain_count,
             row: record.row,
             slots: slots::Slots::default(),
             bound: Transactions::default(),
@@ -605,8 +611,8 @@ impl Lane {
         self.fail_hopeless(now);
         self.settle(now);
         self.finish_settles(now);
-        self.adopt_strangers(now);
         self.finish_resumes(now);
+        self.adopt_strangers(now);
         self.finish_fills(now);
         // After what has ended, whose budget others may have.
         if self.settings.reserve_before_signing {

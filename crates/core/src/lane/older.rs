@@ -13,7 +13,7 @@
 use super::Lane;
 use super::compare::{Compared, first_forgotten};
 use crate::journal::Entry;
-use crate::ports::store::Older;
+use crate::ports::store::{CommandKind, Older};
 use crate::{CommandId, Millis, Slot};
 
 impl Lane {
@@ -34,8 +34,22 @@ impl Lane {
 
     /// A person has accepted the store as it is.
     pub(super) fn accept_store(&mut self, command: CommandId) {
-        self.accepted.insert(command);
-        self.older.get_or_insert(Older::Accepted);
+        if self.accepted.insert(command) {
+            self.older.get_or_insert(Older::Accepted);
+            // Replaces among the commands that were left where they are: see below.
+            self.left_open.clear();
+            self.load.news = true;
+        }
+    }
+
+    /// A command that an older store follows. Once it is accepted, a replace is followed before anything is compared: a newer copy may have
+    /// followed it, and what landed is the new content.
+    pub(super) fn is_heard(&self, kind: &CommandKind) -> bool {
+        match kind {
+            CommandKind::AcceptStore => true,
+            CommandKind::Replace { .. } => !self.accepted.is_empty(),
+            _ => false,
+        }
     }
 
     /// The chain was seen, the queue was read, or what took a slot was found: the lane goes on once all of it was compared.
@@ -67,6 +81,7 @@ impl Lane {
         self.older = None;
         // Commands that were left where they are. A load that is under way does not show them.
         self.left_open.clear();
+        self.load.heard_all = false;
         self.load.news = true;
         self.load.skips_commands = self.load.running;
         for command in std::mem::take(&mut self.accepted) {

@@ -74,6 +74,8 @@ pub(super) struct Strangers {
     found: BTreeMap<Slot, Found>,
     /// A person's word that these are not ours.
     resuming: Option<CommandId>,
+    /// Slots below this are meant. None: all, since it was given to a lane that was here.
+    up_to: Option<Slot>,
     /// The word was not yet heard for slots that were history.
     is_new: bool,
 }
@@ -89,11 +91,25 @@ impl Strangers {
     }
 
     /// A person's word; the one that is being followed already, if there is one.
-    pub(super) fn resume(&mut self, command: CommandId, is_new: bool) -> Option<CommandId> {
+    pub(super) fn resume(
+        &mut self,
+        command: CommandId,
+        is_new: bool,
+        up_to: Option<Slot>,
+    ) -> Option<CommandId> {
         self.is_new |= is_new;
         let first = self.resuming;
+        self.up_to = match first {
+            Some(_) => self.up_to.zip(up_to).map(|(one, other)| one.max(other)),
+            None => up_to,
+        };
         self.resuming.get_or_insert(command);
         first
+    }
+
+    /// The person who resumed the lane meant this slot.
+    pub(super) fn is_meant(&self, slot: Slot) -> bool {
+        !self.is_resuming() || self.up_to.is_none_or(|up_to| slot < up_to)
     }
 
     pub(super) fn take_resuming(&mut self) -> Option<CommandId> {

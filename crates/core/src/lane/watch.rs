@@ -89,13 +89,13 @@ impl Lane {
     }
 
     fn take_count(&mut self, count: Slot, now: Millis) {
-        self.seen_count = Some(count);
-        self.planted_cursor(count);
-        self.planted_jump(count);
-        if self.row.chain_count != Some(count) {
-            self.row.chain_count = Some(count);
+        if self.seen_count.or(self.row.chain_count) != Some(count) {
             self.moved_at = now;
         }
+        self.seen_count = Some(count);
+        self.keep_count();
+        self.planted_cursor(count);
+        self.planted_jump(count);
         // Nothing is stored of these yet: somebody else was faster.
         while let Some(passed) = self.tentative.keys().next().copied().filter(|slot| *slot < count) {
             self.cut_from(passed);
@@ -104,6 +104,20 @@ impl Lane {
         // is recognised by a cursor that the chain has passed, and one without a cursor is not.
         if self.row.cursor.is_none() && !self.is_older() {
             self.row.cursor = Some(count);
+            self.changes.row();
+        }
+    }
+
+    /// What is stored as the chain's count is what was seen when every command had been read: those that come later were given by
+    /// people who could know of it.
+    pub(super) fn keep_count(&mut self) {
+        let is_known = self.seen_count.is_none() || self.row.chain_count == self.seen_count;
+        if is_known || !self.load.heard_all || self.is_older() {
+            return;
+        }
+        self.row.chain_count = self.seen_count;
+        // Somebody is told of these, and may speak of them before anything else is written.
+        if self.unknown_slots().is_some() {
             self.changes.row();
         }
     }

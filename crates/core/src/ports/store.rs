@@ -56,7 +56,7 @@ pub struct LaneRow {
     /// The next slot that was never handed out; absent until the chain's count was first seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Slot>,
-    /// The last count the chain showed.
+    /// The last count the chain showed when every command had been read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain_count: Option<Slot>,
     /// The highest slot whose attempts are history. It and all below it are used up for good.

@@ -281,6 +281,6 @@ fn a_content_that_comes_by_a_replace_after_the_store_was_accepted_may_have_lande
     for _ in 0..3 {
         world.finalise();
     }
-    let status = world.desk.store.tx(id).status.clone();
-    assert!(status.held.is_some() && world.desk.store.attempts.is_empty(), "{status:?}");
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed, "it is the content that has landed");
+    assert!(world.desk.store.attempts.is_empty());
 }

@@ -261,3 +261,27 @@ fn an_answer_about_an_unknown_slot_displaces_nothing() {
     assert_eq!(world.desk.store.state(id), TxState::Broadcast);
     assert_eq!(world.desk.lane.id(), LANE);
 }
+
+/// As in an older copy of the store, which holds a resume that was not done yet.
+#[test]
+fn a_resume_from_before_the_load_does_not_mean_what_was_used_since() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id = world.submit();
+    world.rest();
+    assert!(world.holds_for_strangers());
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    world.play(Step::Foreign);
+    world.loaded_again();
+    world.rest();
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done), "it was heard");
+    let unknown: Vec<Slot> = world.desk.lane.unknown().iter().map(|one| one.slot).collect();
+    assert_eq!(unknown, [Slot(6)], "nobody has spoken of the other");
+    assert!(world.holds_for_strangers() && world.adopted().is_empty() && world.slot_of(id).is_none());
+    world.finalise();
+    assert!(world.holds_for_strangers(), "nor is it adopted");
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(7));
+}
