@@ -299,6 +299,9 @@ pub struct Status {
     /// A person let it go on without what it was to follow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
+    /// A person said that it is none of what this store has forgotten, although it does the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_apart: bool,
     /// A person said yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
@@ -343,6 +346,7 @@ impl Status {
             asks_approval: false,
             held: None,
             released: false,
+            told_apart: false,
             approved: false,
             rechecking: false,
             displaced: false,
@@ -371,10 +375,17 @@ impl Status {
         self.first_hash.or(self.hash)
     }
 
-    /// It has ended, and no bytes were ever stored for it: nothing of it can land, and a call that is made again is a new one.
+    /// It has ended, and no bytes were ever stored for it: nothing of it can land, and a call that is made again is a new one. One
+    /// that may have landed before this store went back is not meant.
     #[must_use]
     pub fn ended_unsigned(&self) -> bool {
-        self.state.is_terminal() && self.told_hash().is_none()
+        self.state.is_terminal() && self.told_hash().is_none() && !self.may_have_landed()
+    }
+
+    /// It does the same as what this store has forgotten, and no person has said that it is another one.
+    #[must_use]
+    pub fn may_have_landed(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.code == ReasonCode::MayHaveLanded)
     }
 }
 

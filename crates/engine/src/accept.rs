@@ -56,7 +56,7 @@ impl Handle {
         let now = parts.clock.now();
         let command = |lane: LaneId| {
             let id = CommandId::new(now, parts.random.bits());
-            Command { id, lane, kind: CommandKind::AcceptStore, at: now }
+            Command { id, lane, kind: CommandKind::AcceptStore { seen: None }, at: now }
         };
         let commands: Vec<Command> = lanes.into_iter().map(command).collect();
         let ids = commands.iter().map(|command| (command.lane, command.id)).collect();

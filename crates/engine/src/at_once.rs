@@ -10,6 +10,9 @@
 //! the error is given when that is on disk. With a key of its own the caller can ask again instead, and it stays.
 //!
 //! The hash is that of the first bytes of all, also for one who asks again after others were signed.
+//!
+//! A store that went back has forgotten calls. One that is named by a nonce and made again is stored meanwhile, so that it can be
+//! compared with what the chain has, and is not withdrawn: it may have landed, and its caller hears its hash when it asks again.
 
 use std::time::Duration;
 
@@ -59,7 +62,10 @@ impl Drop for Hurried<'_> {
 
 /// Nothing more is to be waited for.
 fn is_known(status: &Status) -> bool {
-    status.told_hash().is_some() || status.state.is_terminal() || status.state == TxState::AwaitingApproval
+    status.told_hash().is_some()
+        || status.state.is_terminal()
+        || status.state == TxState::AwaitingApproval
+        || status.may_have_landed()
 }
 
 impl Handle {
@@ -69,9 +75,15 @@ impl Handle {
         submission: Submission,
     ) -> Result<(Admission, Option<Listening>), SubmitError> {
         let lane = submission.lane;
+        let is_named = submission.at_once.as_ref().is_some_and(|at_once| at_once.call.is_some());
+        let stores = |hold: &Hold| match hold {
+            Hold::NoView => true,
+            Hold::StoreOlder { .. } => is_named,
+            _ => false,
+        };
         // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.
         if submission.request_id.is_none()
-            && let Some(hold) = self.hold(lane).await.filter(|hold| *hold != Hold::NoView)
+            && let Some(hold) = self.hold(lane).await.filter(|hold| !stores(hold))
         {
             let known = self.known(&submission).await?;
             let answer = known.ok_or(SubmitError::NoSlot { lane, why: hold.sentence() });
@@ -95,6 +107,9 @@ impl Handle {
             return Told::Hash(hash);
         }
         if let Some(told) = self.told(tx, listening, Instant::now() + limit, gone).await {
+            if let Some(why) = waits_for_word(&told) {
+                return Told::Waiting { why };
+            }
             let asked = awaits_approval(&told);
             if asked && !keyed {
                 return self.withdraw(tx, "a person must say yes to it first".to_owned()).await;
@@ -108,7 +123,14 @@ impl Handle {
             Some(told) => told,
             None => self.explain_from_afar(tx).await,
         };
-        if keyed { Told::Waiting { why } } else { self.withdraw(tx, why).await }
+        let stays = keyed || (tx.request.call().is_some() && self.is_older(tx.lane).await);
+        if stays { Told::Waiting { why } } else { self.withdraw(tx, why).await }
+    }
+
+    /// The store went back, and this lane has not gone on yet, as far as is known here.
+    async fn is_older(&self, lane: LaneId) -> bool {
+        let holds = self.hold(lane).await.is_some_and(|hold| matches!(hold, Hold::StoreOlder { .. }));
+        holds || self.older().await.is_ok_and(|older| older.is_some())
     }
 
     async fn withdraw(&self, tx: &Transaction, why: String) -> Told {
@@ -125,6 +147,9 @@ impl Handle {
             }
             self.shared().pause(ASK_EVERY).await;
             told = self.told(tx, None, until, std::future::pending()).await;
+        }
+        if let Some(why) = told.as_ref().and_then(waits_for_word) {
+            return Told::Waiting { why };
         }
         match told.map(answer) {
             Some(Told::Ended(status)) if status.state == TxState::Cancelled => Told::Withdrawn { why },
@@ -176,6 +201,12 @@ impl Handle {
             }
         }
     }
+}
+
+/// It may have landed before the store went back, and has not ended: a person must say so.
+fn waits_for_word(status: &Status) -> Option<String> {
+    let held = status.held.as_ref().filter(|_| status.may_have_landed() && !status.state.is_terminal())?;
+    Some(format!("{}; an operator has to approve or reject it", held.text))
 }
 
 /// A person must say yes, and nothing was ever signed.

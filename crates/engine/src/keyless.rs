@@ -26,7 +26,7 @@ pub(crate) fn needs_no_key(kind: &CommandKind) -> bool {
         | CommandKind::Settle { .. }
         | CommandKind::Pause
         | CommandKind::Resume
-        | CommandKind::AcceptStore
+        | CommandKind::AcceptStore { .. }
         | CommandKind::Disable
         | CommandKind::Fill { .. }
         | CommandKind::Reset => false,

@@ -146,13 +146,19 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
 /// Every request by key is made once more, to a store that may have forgotten it.
 pub(crate) async fn hand_in_again(world: &Arc<World>, nodes: &Arc<Nodes>) {
     let asked = world.lock().asked.clone();
+    let mut calls = Vec::new();
     for (_, asked) in asked.into_iter().filter(|(_, asked)| asked.tx.is_some()) {
-        // A call whose hash is waited for may wait as long as its lane holds.
-        if nonces::is_given(&asked.submission) {
-            continue;
-        }
         let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) else { return };
-        tokio::time::timeout(PATIENCE, handle.submit(asked.submission)).await.ok();
+        // A call that was never told a hash may have ended, and was made anew by its caller, or not: nobody makes it again here.
+        if !nonces::is_given(&asked.submission) {
+            tokio::time::timeout(PATIENCE, handle.submit(asked.submission)).await.ok();
+        } else if asked.hash.is_some() {
+            calls.push(tokio::spawn(async move { nonces::call_again(&handle, asked.submission).await }));
+        }
+    }
+    // All at once: each may wait for its hash as long as a caller does.
+    for call in calls {
+        call.await.ok();
     }
 }
 

@@ -282,7 +282,7 @@ impl Checkers {
         for (marker, asked) in asked {
             let Some(tx) = asked.tx.filter(|tx| !known.contains_key(tx)) else { continue };
             match self.memory.kept(tx).await.ok().flatten() {
-                Some(kept) if nonces::is_given(&asked.submission) && kept.status().ended_unsigned() => {}
+                Some(kept) if nonces::is_given(&asked.submission) && kept.call.is_none() => {}
                 Some(kept) => self.kept_is_true(&kept, landed.get(&marker).copied().unwrap_or(0)),
                 None => self
                     .world

@@ -74,6 +74,19 @@ async fn told(world: &Arc<World>, nodes: &Arc<Nodes>, marker: u64, submission: &
     None
 }
 
+/// Makes a call again, a few times, as libraries do that hear no hash. What it is told is not looked at: a store that went back may
+/// know another hash of the same call.
+pub(crate) async fn call_again(handle: &Handle, submission: Submission) {
+    for _ in 0..3 {
+        let Ok((admission, listening)) = handle.admit_at_once(submission.clone()).await else { continue };
+        let (Admission::New(tx) | Admission::Replay(tx)) = admission else { return };
+        let told = handle.hash_of(&tx, listening, HASH_LIMIT, std::future::pending()).await;
+        if matches!(told, Told::Hash(_)) {
+            return;
+        }
+    }
+}
+
 /// Why a call brought no hash.
 enum Vain {
     /// It will not be taken in.
@@ -127,7 +140,7 @@ async fn is_one(world: &Arc<World>, nodes: &Arc<Nodes>, marker: u64, tx: TxId) {
     for id in stood_for(world, marker, tx) {
         let ended = match (nodes.memory.tx(id).await, nodes.memory.kept(id).await) {
             (Ok(Some(record)), _) => record.tx.status.ended_unsigned(),
-            (_, Ok(Some(kept))) => kept.status().ended_unsigned(),
+            (_, Ok(Some(kept))) => kept.call.is_none(),
             _ => false,
         };
         if !ended {

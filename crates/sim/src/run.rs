@@ -305,12 +305,6 @@ async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
         callers::hand_in_again(world, nodes).await;
     }
     tokio::time::sleep(Duration::from_secs(300)).await;
-    // A stranger's nonce that a person waved through may be taken back by the chain and be ours later. A copy from between the two takes
-    // it for the stranger's; docs/simulation.md says so.
-    let is_on = |fault: Fault| world.scenario.rate(fault) > 0;
-    if is_on(Fault::ForeignUse) && (is_on(Fault::Reorg) || is_on(Fault::DeepReorg)) {
-        return;
-    }
     for (content, times) in checkers.landed_contents() {
         if times > 1 {
             let (marker, replaced) = (content.marker, content.replaced);

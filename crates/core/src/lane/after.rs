@@ -42,14 +42,9 @@ enum Verdict {
     Failed(TxState),
 }
 
-/// A person is to say whether it has landed already.
-pub(super) fn may_have_landed(tx: &Transaction) -> bool {
-    tx.status.held.as_ref().is_some_and(|held| held.code == ReasonCode::MayHaveLanded)
-}
-
 impl Lane {
     fn verdict(&self, tx: &Transaction) -> Verdict {
-        if may_have_landed(tx) {
+        if tx.status.may_have_landed() {
             return Verdict::Waits;
         }
         let Some(after) = tx.after() else { return Verdict::GoesOn };
@@ -219,12 +214,14 @@ impl Lane {
             return false;
         }
         self.waiting.change(id, |tx| {
+            // One that may have landed still follows whom it was to follow, and the other way round.
+            tx.status.told_apart |= tx.status.may_have_landed();
             let held = tx.status.held.take();
-            // One that may have landed still follows whom it was to follow.
             tx.status.released |= held.is_some_and(|held| held.code == ReasonCode::PredecessorFailed);
             self.changes.tx(tx, now);
         });
         self.changes.journal(Some(id), now, Entry::Released);
+        self.hold_if_forgotten(id, now);
         true
     }
 
@@ -232,7 +229,12 @@ impl Lane {
     pub(super) fn explain_behind(&self, waiting: &Waiting) -> Option<String> {
         let (tx, prep) = (&waiting.tx, waiting.prep());
         if let Some(held) = &tx.status.held {
-            return Some(format!("{}; approve it to let it go on, or cancel it", held.text));
+            return Some(match held.code {
+                ReasonCode::MayHaveLanded => {
+                    format!("{}; approve it if it is another one, reject it if it is that one", held.text)
+                }
+                _ => format!("{}; approve it to let it go on, or cancel it", held.text),
+            });
         }
         let after = tx.after().filter(|_| !matches!(prep, Prep::Signing { .. }))?;
         if !self.is_behind(tx) {

@@ -32,8 +32,8 @@ impl Lane {
                     self.resume(command.id, now);
                     continue;
                 }
-                CommandKind::AcceptStore => {
-                    self.accept_store(command.id);
+                CommandKind::AcceptStore { seen } => {
+                    self.accept_store(command.id, seen);
                     continue;
                 }
                 CommandKind::Disable => self.disable(now),
@@ -81,9 +81,11 @@ impl Lane {
         self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
     }
 
-    /// Its caller was not told its hash and gave up: what has no bytes yet ends, and nothing else is touched.
+    /// Its caller was not told its hash and gave up: what has no bytes yet ends, and nothing else is touched. One that may have
+    /// landed already waits for a person: its caller will ask again.
     fn withdraw(&mut self, id: TxId, now: Millis) {
-        if self.waiting.contains(id) || self.is_reserved(id) {
+        let waits = self.waiting.by_id(id).is_some_and(|waiting| !waiting.tx.status.may_have_landed());
+        if waits || self.is_reserved(id) {
             let text = "its caller waited for its hash, which did not come in time".to_owned();
             self.begin_ending(id, Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text }), now);
         }
@@ -125,7 +127,13 @@ impl Lane {
         if !held && !self.is_asked(id, version) {
             return;
         }
-        let text = "an approver said no".to_owned();
+        let has_landed = self.known(id).is_some_and(|tx| tx.status.may_have_landed());
+        let text = match has_landed {
+            true => "a person said that it has landed already",
+            false => "an approver said no",
+        };
+        let text = text.to_owned();
+        self.remember_no_more(id);
         if self.bound.contains_key(&id) {
             self.drop_content(id, Reason { code: ReasonCode::Rejected, text }, now);
         } else {

@@ -168,11 +168,12 @@ impl Lane {
                     ));
                 }
                 Some((id, _)) => {
+                    self.remember(*slot, taker);
                     self.leave_to_stranger(*slot, now);
                     self.hold_as_landed(id, *slot, now);
                 }
                 None if self.is_older() || !self.may_adopt(block) => {
-                    self.row.forgotten.insert(*slot, effect(taker.to, taker.value, &taker.data));
+                    self.remember(*slot, taker);
                 }
                 None => {}
             }
@@ -180,12 +181,25 @@ impl Lane {
         for slot in unknown {
             self.leave_to_stranger(slot, now);
         }
-        while self.row.forgotten.len() > MOST_REMEMBERED {
-            self.row.forgotten.pop_first();
-        }
         self.changes.row();
         self.forget_found();
         text
+    }
+
+    /// What did this may be what this store has forgotten: one that does the same is held.
+    fn remember(&mut self, slot: Slot, taker: &Taker) {
+        self.row.forgotten.insert(slot, effect(taker.to, taker.value, &taker.data));
+        while self.row.forgotten.len() > MOST_REMEMBERED {
+            self.row.forgotten.pop_first();
+        }
+    }
+
+    /// A stranger's slot, in a lane that once went on over what its store did not know: something that was forgotten may land late.
+    pub(super) fn remember_adopted(&mut self, slot: Slot, taker: Option<&Taker>) {
+        let went_on = self.row.accepted_below.is_some() || !self.row.forgotten.is_empty();
+        if let Some(taker) = taker.filter(|_| went_on) {
+            self.remember(slot, taker);
+        }
     }
 
     /// A resume goes on when it is known what took the slots, and, where one carried out what waits, when that is settled.
@@ -193,7 +207,8 @@ impl Lane {
         if !self.strangers.is_resuming() || self.is_older() {
             return;
         }
-        let Some(count) = self.chain_count() else { return };
+        // What landed since an older count must be compared too.
+        let Some(count) = self.chain_count().filter(|_| self.may_bind()) else { return };
         self.open_history(count, now);
         if self.has_meant() {
             // What nobody can tell is left to the person's word.
@@ -235,19 +250,33 @@ impl Lane {
         self.end_carried_out(&mut tx, slot, by, now);
     }
 
-    /// A transaction came. If a slot that this store has forgotten did the same, it may be that one, handed in again.
+    /// A transaction came. If a slot that this store has forgotten did the same, it may be that one, handed in again. The slot stays
+    /// remembered: others may come that do the same, and one of them was it.
     pub(super) fn hold_if_forgotten(&mut self, id: TxId, now: Millis) {
         if self.row.forgotten.is_empty() {
             return;
         }
         let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return };
+        if let Some(slot) = self.forgotten_alike(tx).filter(|_| !tx.status.told_apart) {
+            self.hold_as_landed(id, slot, now);
+        }
+    }
+
+    /// The lowest slot that this store has forgotten and that did the same.
+    fn forgotten_alike(&self, tx: &Transaction) -> Option<Slot> {
         let effects: BTreeSet<u64> =
             tx.payloads().map(|payload| effect(payload.to, payload.value, &payload.data)).collect();
         let mut forgotten = self.row.forgotten.iter();
-        if let Some(slot) = forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot) {
+        forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot)
+    }
+
+    /// A person says that a transaction is what a forgotten slot did: the slot is accounted for.
+    pub(super) fn remember_no_more(&mut self, id: TxId) {
+        let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
+        let slot = tx.filter(|tx| tx.status.may_have_landed()).and_then(|tx| self.forgotten_alike(tx));
+        if let Some(slot) = slot {
             self.row.forgotten.remove(&slot);
             self.changes.row();
-            self.hold_as_landed(id, slot, now);
         }
     }
 

@@ -215,6 +215,10 @@ impl Lane {
         self.stop_signing(id);
         let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
         tx.status.state = state;
+        let mut reason = reason;
+        if let Some(held) = tx.status.held.as_ref().filter(|_| tx.status.may_have_landed()) {
+            reason.text = format!("{}; {}", reason.text, held.text);
+        }
         tx.status.reason = Some(reason);
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(id), now, entry);

@@ -389,6 +389,8 @@ pub struct Lane {
     older: Option<Older>,
     /// Acceptances that were read and wait for the chain to be seen.
     accepted: BTreeSet<CommandId>,
+    /// The count that the chain had then.
+    accepted_from: Option<Slot>,
     /// Commands that were read and left where they are until the store is accepted.
     left_open: BTreeSet<CommandId>,
     /// The number of returned slots that last led to a reset.
@@ -479,6 +481,7 @@ impl Lane {
             settles: BTreeMap::new(),
             older: record.older,
             accepted: BTreeSet::new(),
+            accepted_from: None,
             left_open: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
@@ -718,7 +721,7 @@ impl Lane {
     fn wants(&self) -> Wants {
         if self.doubts.has_new() {
             Wants::Anew
-        } else if !self.sees_head && self.gives() {
+        } else if !self.sees_head && (self.gives() || self.is_older() || self.strangers.is_resuming()) {
             Wants::Head
         } else {
             Wants::Nothing

@@ -33,8 +33,9 @@ impl Lane {
     }
 
     /// A person has accepted the store as it is.
-    pub(super) fn accept_store(&mut self, command: CommandId) {
+    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>) {
         if self.accepted.insert(command) {
+            self.accepted_from = self.accepted_from.max(seen);
             self.older.get_or_insert(Older::Accepted);
             // Replaces among the commands that were left where they are: see below.
             self.left_open.clear();
@@ -46,15 +47,19 @@ impl Lane {
     /// followed it, and what landed is the new content.
     pub(super) fn is_heard(&self, kind: &CommandKind) -> bool {
         match kind {
-            CommandKind::AcceptStore => true,
+            CommandKind::AcceptStore { .. } => true,
             CommandKind::Replace { .. } => !self.accepted.is_empty(),
             _ => false,
         }
     }
 
-    /// The chain was seen, the queue was read, or what took a slot was found: the lane goes on once all of it was compared.
+    /// The chain was seen, the queue was read, or what took a slot was found: the lane goes on once all of it was compared. By a count
+    /// of the head: what landed since an older one is what must be compared.
     pub(super) fn take_acceptance(&mut self, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| !self.accepted.is_empty()) else { return };
+        if !self.may_bind() || Some(count) < self.accepted_from {
+            return;
+        }
         let mut did = String::new();
         let compared = self.compared();
         match compared {
@@ -78,7 +83,7 @@ impl Lane {
         if !are_unknown {
             self.all_accounted_for();
         }
-        self.older = None;
+        (self.older, self.accepted_from) = (None, None);
         // Commands that were left where they are. A load that is under way does not show them.
         self.left_open.clear();
         self.load.heard_all = false;

@@ -77,6 +77,7 @@ impl Lane {
         let highest = with_bytes.map(|(slot, record)| last(slot, record)).max();
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
         let highest = highest.max(self.kept.highest()).max(self.row.history).max(self.highest_signed);
+        let highest = highest.max(self.row.passed);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
         let reserved: Vec<TxId> =
             self.slots.bare().range(lowest_free..).filter_map(|slot| self.slots.get(slot)?.tx).collect();

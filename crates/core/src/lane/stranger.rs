@@ -307,7 +307,7 @@ impl Lane {
             let is_beyond = self.row.cursor.is_none_or(|cursor| slot >= cursor);
             match seen.filter(|(block, _)| self.may_adopt(block) && !same.contains_key(&slot)) {
                 Some((block, taker)) if !is_beyond || next == Some(slot) => {
-                    adopted.push((slot, *block, taker.as_ref().map(|taker| taker.hash)));
+                    adopted.push((slot, *block, taker.clone()));
                     next = next.max(Some(slot.next()));
                 }
                 Some(_) | None if is_beyond => break,
@@ -317,11 +317,12 @@ impl Lane {
         if adopted.is_empty() {
             return;
         }
-        for (slot, _, _) in &adopted {
+        for (slot, _, taker) in &adopted {
+            self.remember_adopted(*slot, taker.as_ref());
             self.leave_to_stranger(*slot, now);
         }
-        let each = adopted.iter().map(|(slot, block, hash)| match hash {
-            Some(hash) => format!("nonce {slot} by {hash} in block {}", block.number),
+        let each = adopted.iter().map(|(slot, block, taker)| match taker {
+            Some(Taker { hash, .. }) => format!("nonce {slot} by {hash} in block {}", block.number),
             None => format!("nonce {slot} in block {}, by no transaction of its own", block.number),
         });
         let each: Vec<String> = each.collect();
@@ -330,7 +331,8 @@ impl Lane {
             each.join(", ")
         );
         let nonces = adopted.iter().map(|(slot, _, _)| *slot).collect();
-        let hashes: Vec<TxHash> = adopted.iter().filter_map(|(_, _, hash)| *hash).collect();
+        let hashes: Vec<TxHash> =
+            adopted.iter().filter_map(|(_, _, taker)| taker.as_ref().map(|taker| taker.hash)).collect();
         self.changes.journal(None, now, Entry::LaneAdopted { nonces, hashes, text });
         self.forget_found();
     }
@@ -354,6 +356,7 @@ impl Lane {
         }
         self.row.returned.remove(&slot);
         self.row.cursor = self.row.cursor.max(Some(slot.next()));
+        self.row.passed = self.row.passed.max(Some(slot));
         self.changes.row();
     }
 

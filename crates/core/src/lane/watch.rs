@@ -104,6 +104,7 @@ impl Lane {
         // is recognised by a cursor that the chain has passed, and one without a cursor is not.
         if self.row.cursor.is_none() && !self.is_older() {
             self.row.cursor = Some(count);
+            self.row.passed = count.0.checked_sub(1).map(Slot);
             self.changes.row();
         }
     }

@@ -86,6 +86,10 @@ pub struct LaneRow {
     /// Slots below this one were used before a person accepted the store, which is an older copy: what took them may be ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_below: Option<Slot>,
+    /// The highest slot that was left to a stranger. If the chain takes it back a no-op fills it, never a transaction: a copy of
+    /// the store from before would take it for the stranger's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed: Option<Slot>,
     /// What was done in slots that this store has forgotten and that no waiting transaction was found for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub forgotten: BTreeMap<Slot, u64>,
@@ -196,9 +200,12 @@ pub enum CommandKind {
     },
     Pause,
     Resume,
-    /// A person accepted a store that is an older copy of itself. Stored by [`Log::accept`] alone. A pause stays, and slots that the
-    /// store does not know hold the lane until it is resumed.
-    AcceptStore,
+    /// A person accepted a store that is an older copy of itself. Stored by [`Log::accept`] alone. A pause stays.
+    AcceptStore {
+        /// The chain's count when the pools were seen to hold nothing that the store does not know: by less nothing is compared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<Slot>,
+    },
     /// Take no new transactions in.
     Disable,
     /// Cancel everything that was admitted up to this one and has not ended.
@@ -228,7 +235,7 @@ impl CommandKind {
             | Self::Settle { tx, .. } => Some(*tx),
             Self::Pause
             | Self::Resume
-            | Self::AcceptStore
+            | Self::AcceptStore { .. }
             | Self::Disable
             | Self::CancelAll { .. }
             | Self::Fill { .. }

@@ -14,6 +14,7 @@ mod access;
 mod actions;
 mod admission;
 mod backup;
+mod backup_calls;
 mod bad_input;
 mod bench;
 mod cli;

@@ -41,6 +41,12 @@ impl Rpc<'_> {
         (error["code"].as_i64().unwrap(), text(&error["data"], "code"), text(error, "message"))
     }
 
+    /// The error as it was told.
+    pub(super) async fn error(&self, method: &str, params: Value) -> Value {
+        let answer = self.ask(method, params).await;
+        answer.get("error").unwrap_or_else(|| panic!("{method} should fail: {answer}")).clone()
+    }
+
     async fn pay(&self, value: u64) -> String {
         let sent = self.get("eth_sendTransaction", json!([payment(value)])).await;
         sent.as_str().unwrap().to_owned()

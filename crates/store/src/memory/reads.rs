@@ -58,7 +58,7 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
 /// A person has accepted the store, and this lane has not gone on yet.
 fn awaits_acceptance(space: &Space, lane: LaneId) -> bool {
     let open = open_commands(space, lane, &BTreeSet::new(), u32::MAX);
-    open.iter().any(|command| command.kind == CommandKind::AcceptStore)
+    open.iter().any(|command| matches!(command.kind, CommandKind::AcceptStore { .. }))
 }
 
 fn attempt(space: &Space, key: &AttemptKey) -> Option<Attempt> {

@@ -201,7 +201,11 @@ impl Space {
     pub(super) fn went_back(&mut self, why: Older) {
         self.older = Some(why);
         let is_acceptance = |stored: &&StoredCommand| {
-            !stored.done && stored.command.kind == landfall_core::ports::store::CommandKind::AcceptStore
+            !stored.done
+                && matches!(
+                    stored.command.kind,
+                    landfall_core::ports::store::CommandKind::AcceptStore { .. }
+                )
         };
         let open: Vec<CommandId> =
             self.commands.values().filter(is_acceptance).map(|stored| stored.command.id).collect();

@@ -37,7 +37,7 @@ fn an_older_store_sends_what_it_has_and_signs_nothing() {
     assert_eq!(world.desk.store.attempts.len(), signed);
 
     world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore);
+    world.command(CommandKind::AcceptStore { seen: None });
     world.rest();
     world.show(0, true);
     world.rest();
@@ -50,7 +50,7 @@ fn an_older_store_sends_what_it_has_and_signs_nothing() {
 /// Accepts the store, as the engine does: the command is stored with the word.
 fn accept(world: &mut World) {
     world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore);
+    world.command(CommandKind::AcceptStore { seen: None });
     world.show(0, true);
     world.rest();
 }
@@ -106,18 +106,100 @@ fn one_that_is_handed_in_after_the_store_was_accepted_and_may_have_landed_waits_
     world.rest();
     assert_eq!((world.slot_of(late), world.desk.store.state(late)), (None, TxState::Accepted));
     let why = world.desk.lane.explain(late, world.desk.now).unwrap();
-    assert!(why.contains("nonce 5") && why.contains("approve") && why.contains("cancel"), "{why}");
-    // Another one that does the same is none of its business, before and after a restart.
+    assert!(why.contains("nonce 5") && why.contains("approve") && why.contains("reject"), "{why}");
+    // Nobody knows which of those that do the same it was, before and after a restart.
     let next = world.submit_as(payment(7), Options::default());
     world.rest();
-    assert_eq!(world.slot_of(next), Some(6));
     world.desk.crash();
     world.show(0, true);
     world.rest();
-    assert_eq!(world.slot_of(late), None);
-    world.command(CommandKind::Approve { tx: late, version: None });
+    assert_eq!((world.slot_of(late), world.slot_of(next)), (None, None));
+    // A person says that one of them is new; the other may still be what landed.
+    world.command(CommandKind::Approve { tx: next, version: None });
     world.rest();
-    assert_eq!(world.slot_of(late), Some(7));
+    assert_eq!((world.slot_of(late), world.slot_of(next)), (None, Some(6)));
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!((world.slot_of(late), world.slot_of(next)), (None, Some(6)));
+    let third = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(third), None, "what a person approved was another one");
+    // That was it.
+    world.command(CommandKind::Reject { tx: late, version: None });
+    world.rest();
+    let status = world.desk.store.tx(late).status.clone();
+    assert_eq!(status.state, TxState::Failed);
+    assert!(status.reason.is_some_and(|reason| reason.text.contains("landed already")));
+    let fourth = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(fourth), Some(7), "the nonce is accounted for");
+}
+
+/// By any way but a person's word: its caller would make the same call again, or ask for the same anew.
+#[test]
+fn one_that_may_have_landed_and_ends_without_a_persons_word_is_remembered_and_keeps_its_call() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let held = world.submit_as(payment(7), Options::default());
+    world.rest();
+    world.command(CommandKind::Withdraw { tx: held });
+    world.rest();
+    assert_eq!(world.desk.store.state(held), TxState::Accepted, "its caller will ask again");
+    world.command(CommandKind::Cancel { tx: held });
+    world.rest();
+    let status = world.desk.store.tx(held).status.clone();
+    assert_eq!(status.state, TxState::Cancelled);
+    assert!(!status.ended_unsigned(), "the call is not free: it may have landed");
+    assert!(status.reason.is_some_and(|reason| reason.text.contains("nonce 5")));
+    let again = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(again), None);
+}
+
+/// A lane at rest asks the chain for nothing: what it knows of its count may be old.
+#[test]
+fn an_acceptance_goes_by_a_count_of_the_head_that_is_not_below_what_the_person_was_shown() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    // This lands after the lane has read its count, and what the lane is shown from now on is a new head with the old count.
+    used(&mut world, &payment(7));
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: Some(Slot(6)) });
+    world.rest();
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::StoreOlder { .. })), "the count is below");
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "it may have landed");
+}
+
+/// Bytes that the copy has forgotten and that no pool showed.
+#[test]
+fn what_lands_late_in_a_lane_that_was_accepted_is_remembered_too() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    used(&mut world, &payment(7));
+    let other = world.submit_as(payment(8), Options::default());
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed, "the lane went on by itself");
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "it may have landed");
 }
 
 #[test]
@@ -126,7 +208,7 @@ fn slots_that_nobody_can_read_hold_an_accepted_store_until_a_person_resumes_it()
     put_back(&mut world, &payment(7));
     let waits = world.submit_as(payment(7), Options::default());
     world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore);
+    world.command(CommandKind::AcceptStore { seen: None });
     world.show(0, true);
     for _ in 0..12 {
         for action in std::mem::take(&mut world.started) {
@@ -153,7 +235,7 @@ fn more_slots_than_are_looked_up_at_once_are_all_compared() {
     used(&mut world, &payment(7));
     let landed = world.submit_as(payment(7), Options::default());
     world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore);
+    world.command(CommandKind::AcceptStore { seen: None });
     for _ in 0..100 {
         world.block();
         world.settle();
@@ -224,7 +306,7 @@ fn an_acceptance_is_read_however_many_commands_wait_for_it_and_they_keep_their_o
     }
     assert!(world.desk.store.commands.iter().all(|(_, done)| !done));
     world.desk.store.older = None;
-    world.desk.store.command(CommandKind::AcceptStore, world.desk.now);
+    world.desk.store.command(CommandKind::AcceptStore { seen: None }, world.desk.now);
     world.turn(vec![LaneEvent::Work]);
     world.carry(Kind::Load, Fault::None);
     // A load that began before the store was accepted shows what comes after those that were left.

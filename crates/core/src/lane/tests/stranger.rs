@@ -285,3 +285,26 @@ fn a_resume_from_before_the_load_does_not_mean_what_was_used_since() {
     world.rest();
     assert_eq!(world.slot_of(id), Some(7));
 }
+
+/// A copy of the store from before would take what lands there for the stranger's.
+#[test]
+fn a_slot_that_was_left_to_a_stranger_and_taken_back_gets_a_no_op_and_no_transaction() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    world.rest();
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(6)));
+    world.chain.reorg(1, false, 2, world.desk.now);
+    world.show(0, true);
+    world.command(CommandKind::Reset);
+    world.rest();
+    world.show(0, true);
+    let id = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6));
+    world.calm_down(100);
+    assert!(world.attempts(5)[0].no_op);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}

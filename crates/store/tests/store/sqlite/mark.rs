@@ -56,7 +56,7 @@ fn behind(journal: i64, mark: i64) -> Option<Older> {
 }
 
 async fn accept(store: &Sqlite) -> bool {
-    store.accept(vec![command(lane(1), 900, CommandKind::AcceptStore)]).await.unwrap()
+    store.accept(vec![command(lane(1), 900, CommandKind::AcceptStore { seen: None })]).await.unwrap()
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_copy_in_the_place_of_a_newer_store_is_older_until_it_is_accepted() {
     let store = open(&copied.file).unwrap();
     assert!(accept(&store).await);
     assert_eq!(store.older().await.unwrap(), None);
-    assert_eq!(store.commands(lane(1), 10).await.unwrap()[0].kind, CommandKind::AcceptStore);
+    assert_eq!(store.commands(lane(1), 10).await.unwrap()[0].kind, CommandKind::AcceptStore { seen: None });
     // A lane that has not gone on by that word yet is older, however often it is loaded.
     assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Accepted));
     let token = own(&store, lane(1)).await;
