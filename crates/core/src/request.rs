@@ -285,6 +285,16 @@ pub struct CallId {
     pub nonce: CallerNonce,
 }
 
+impl CallId {
+    /// The same call as it was stored before its caller had a key: by an earlier version, which stored none, or by a server that was
+    /// open. Where keys are asked for, nobody can have made a call without one since. So a caller with a key that asks for what such a
+    /// call did is taken to repeat it; whoever asks for something else makes a call of their own.
+    #[must_use]
+    pub fn before_keys(&self) -> Option<Self> {
+        self.api_key.as_ref().map(|_| Self { api_key: None, nonce: self.nonce })
+    }
+}
+
 /// Its caller waits for its hash (`eth_sendTransaction`): it gets slot and bytes as soon as its checks have passed, however
 /// many are out. It is no part of the fingerprint: what is asked for is the same, whichever way it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
-//! Accepting a store that went back: a person's word, given when the chain shows nothing of ours on its way that the store does not
-//! know.
+//! Accepting a store that went back: a person's word, given when no endpoint's pool has anything of ours on its way that the store
+//! does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use landfall_core::ports::chain::PoolLook;
 use landfall_core::ports::store::{Command, CommandKind, Error as StoreError, Older};
 use landfall_core::{CommandId, LaneId, Slot};
-use serde_json::json;
 
 use crate::handle::{Handle, SubmitError, not_written};
 
@@ -15,15 +15,17 @@ pub enum AcceptError {
     #[error("the store is not an older copy: there is nothing to accept")]
     NotOlder,
     #[error(
-        "a node has transactions of {lane} up to nonce {last} in its pool that this store does not know: they may be ours, and may \
-         still land. Wait until they have, or say despitePool (--despite-pool) if they are not ours"
+        "{endpoint} has transactions of {lane} in its pool that this store does not know, with the nonces {}: they may be ours, and \
+         may still land. Wait until they have landed or are gone, or say despitePool (--despite-pool) if they are not ours", words(.slots)
     )]
-    InPool { lane: LaneId, last: Slot },
+    InPool { lane: LaneId, endpoint: String, slots: BTreeSet<Slot> },
     #[error(
-        "no node says what of {lane} is in its pool ({why}), so nobody knows whether something of ours may still land. Try again \
-         when a node answers, or say despitePool (--despite-pool)"
+        "{endpoint} does not tell what of {lane} is in its pool ({why}). A transaction of ours may wait there, ready or behind a \
+         missing nonce, land later, and do what is signed anew a second time. Try again when it answers; if it never tells, wait as \
+         long as a pool keeps transactions (geth: three hours), look at the account yourself where pools are shown, and then say \
+         despitePool (--despite-pool)"
     )]
-    PoolUnknown { lane: LaneId, why: String },
+    PoolUnknown { lane: LaneId, endpoint: String, why: String },
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
@@ -48,9 +50,7 @@ impl Handle {
         let parts = self.parts();
         let mut lanes: BTreeSet<LaneId> = parts.signers.keys().copied().collect();
         if !despite_pool {
-            for lane in &lanes {
-                self.refuse_if_pooled(*lane).await?;
-            }
+            self.refuse_if_pooled(&lanes).await?;
         }
         lanes.extend(self.store().lanes().await?.into_iter().map(|summary| summary.lane));
         let now = parts.clock.now();
@@ -70,23 +70,42 @@ impl Handle {
         Ok(ids)
     }
 
-    /// Nothing of the account is in a node's pool, beside what this store has bytes of.
-    async fn refuse_if_pooled(&self, lane: LaneId) -> Result<(), AcceptError> {
-        let unknown = |why: String| AcceptError::PoolUnknown { lane, why };
-        let latest = self.count_at(lane, "latest").await.map_err(unknown)?;
-        let pending = self.count_at(lane, "pending").await.map_err(unknown)?;
-        let record = self.store().load_lane(lane).await?;
-        let ours: BTreeSet<Slot> = record.attempts.iter().map(|attempt| attempt.slot).collect();
-        let strange = (latest.0..pending.0).map(Slot).rfind(|slot| !ours.contains(slot));
-        strange.map_or(Ok(()), |last| Err(AcceptError::InPool { lane, last }))
+    /// Nothing of the accounts is in the pool of any endpoint, beside what this store has bytes of. What a pool is known to hold is told
+    /// before a pool that is not known.
+    async fn refuse_if_pooled(&self, lanes: &BTreeSet<LaneId>) -> Result<(), AcceptError> {
+        let mut unknown = None;
+        for lane in lanes {
+            let looks = match self.parts().chains.get(&lane.chain) {
+                Some(chain) => chain.chain.pools(lane.signer).await,
+                None => Vec::new(),
+            };
+            let record = self.store().load_lane(*lane).await?;
+            let ours: BTreeSet<Slot> = record.attempts.iter().map(|attempt| attempt.slot).collect();
+            if looks.is_empty() {
+                unknown.get_or_insert((*lane, "no endpoint".to_owned(), "its chain has none".to_owned()));
+            }
+            for PoolLook { endpoint, found } in looks {
+                match found.map(|pooled| pooled.beside(&ours, SHOWN)) {
+                    Ok(slots) if slots.is_empty() => {}
+                    Ok(slots) => return Err(AcceptError::InPool { lane: *lane, endpoint, slots }),
+                    Err(why) => {
+                        unknown.get_or_insert((*lane, endpoint, why));
+                    }
+                }
+            }
+        }
+        match unknown {
+            Some((lane, endpoint, why)) => Err(AcceptError::PoolUnknown { lane, endpoint, why }),
+            None => Ok(()),
+        }
     }
+}
 
-    async fn count_at(&self, lane: LaneId, tag: &str) -> Result<Slot, String> {
-        let chain = self.parts().chains.get(&lane.chain).ok_or("the chain is not configured")?;
-        let params = json!([lane.signer.to_string(), tag]);
-        let answer = chain.chain.ask("eth_getTransactionCount", &params).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let number = answer.trim().trim_matches('"').trim_start_matches("0x");
-        u64::from_str_radix(number, 16).map(Slot).map_err(|_| format!("{answer} is no count"))
-    }
+/// How many nonces an error names.
+const SHOWN: usize = 8;
+
+fn words(slots: &BTreeSet<Slot>) -> String {
+    let shown: Vec<String> = slots.iter().map(Slot::to_string).collect();
+    let more = if slots.len() < SHOWN { "" } else { " and maybe more" };
+    format!("{}{more}", shown.join(", "))
 }

@@ -10,7 +10,7 @@ use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
 };
-use landfall_core::request::Finality;
+use landfall_core::request::{CallId, Finality};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::TxState;
 use landfall_core::view::ChainView;
@@ -362,11 +362,26 @@ impl Handle {
 
     /// What there is under a submission's key, or else under the nonce that its caller gave.
     pub async fn known(&self, submission: &Submission) -> Result<Option<Admission>, StoreError> {
-        let Submission { lane, request_id, payload, at_once, .. } = submission;
         if let Some(known) = self.known_key(submission).await? {
             return Ok(Some(known));
         }
-        let Some(call) = at_once.as_ref().and_then(|at_once| at_once.call.as_ref()) else { return Ok(None) };
+        let at_once = submission.at_once.as_ref();
+        let Some(call) = at_once.and_then(|at_once| at_once.call.as_ref()) else { return Ok(None) };
+        if let Some(known) = self.known_call(submission, call).await? {
+            return Ok(Some(known));
+        }
+        match call.before_keys() {
+            Some(call) => Ok(self.known_call(submission, &call).await?.and_then(Admission::if_the_same)),
+            None => Ok(None),
+        }
+    }
+
+    async fn known_call(
+        &self,
+        submission: &Submission,
+        call: &CallId,
+    ) -> Result<Option<Admission>, StoreError> {
+        let Submission { lane, request_id, payload, .. } = submission;
         if let Some(tx) = self.store().tx_by_call(*lane, call).await? {
             return Ok(Some(Admission::under_nonce(tx, request_id.as_ref(), payload)));
         }

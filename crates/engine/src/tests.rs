@@ -1,6 +1,7 @@
 //! What an engine does when a part of it fails: a lane's task that is lost, a stop that comes in the middle of a load,
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
+mod accept;
 mod clock;
 mod commands;
 mod sessions;
@@ -17,7 +18,7 @@ use landfall_core::fees::FeeQuote;
 use landfall_core::journal::JournalRow;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{
-    BlockAt, Chain, Codec, EndpointHealth, Error as ChainError, EstimateFailure, Taker,
+    BlockAt, Chain, Codec, EndpointHealth, Error as ChainError, EstimateFailure, PoolLook, Taker,
 };
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
@@ -93,8 +94,11 @@ impl Signer for NoKey {
     }
 }
 
-/// A chain whose endpoints are all down.
-struct Down;
+/// A chain whose endpoints are all down. What their pools held when they were up is known.
+#[derive(Default)]
+struct Down {
+    pools: Vec<PoolLook>,
+}
 
 fn down<T>(doing: &'static str) -> Result<T, ChainError> {
     Err(ChainError::Unreachable { chain: LANE.chain, doing, text: "down".to_owned() })
@@ -160,6 +164,10 @@ impl Chain for Down {
 
     async fn send(&self, _: &[Sealed]) -> Vec<SendReport> {
         panic!("nothing is sent here")
+    }
+
+    async fn pools(&self, _: Account) -> Vec<PoolLook> {
+        self.pools.clone()
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
@@ -418,7 +426,7 @@ async fn engine_on(
 }
 
 fn parts(store: &Handled, clock: Arc<TokioClock>) -> Parts {
-    let chain = ChainParts { chain: Arc::new(Down), settings: LaneSettings::default() };
+    let chain = ChainParts { chain: Arc::new(Down::default()), settings: LaneSettings::default() };
     let signer: Arc<dyn Signer> = Arc::new(NoKey);
     Parts {
         slots_at_admission: BTreeSet::new(),

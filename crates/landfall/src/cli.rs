@@ -203,7 +203,7 @@ pub(crate) struct StoreAccept {
     /// All requests were handed in again: go on.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Also if a node has transactions in its pool that the store does not know, or no node can say.
+    /// Also if an endpoint's pool has transactions that the store does not know, or an endpoint does not tell.
     #[arg(long)]
     pub(crate) despite_pool: bool,
     #[command(flatten)]

@@ -6,8 +6,8 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `taker`, `witness`,
-//!   `ask`: one file for each question of the port
+//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `waiting`, `taker`,
+//!   `witness`, `ask`: one file for each question of the port
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 //! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
@@ -41,6 +41,7 @@ mod seeded;
 mod send;
 mod taker;
 mod transport;
+mod waiting;
 mod wire;
 mod witness;
 
@@ -53,7 +54,7 @@ use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{
-    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker,
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Taker,
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
@@ -154,6 +155,10 @@ impl Chain for EvmChain {
 
     async fn ask(&self, method: &str, params: &serde_json::Value) -> Result<String, AskError> {
         ask::first(&self.pool, method, params).await
+    }
+
+    async fn pools(&self, account: Account) -> Vec<PoolLook> {
+        waiting::of(&self.pool, account).await
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {

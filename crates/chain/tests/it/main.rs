@@ -13,4 +13,5 @@ mod secrecy;
 mod sending;
 mod setcode;
 mod taker;
+mod waiting;
 mod witness;

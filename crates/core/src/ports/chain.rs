@@ -2,7 +2,7 @@
 //!
 //! Every call has a time limit of its own inside the adapter; an error never is a verdict on a transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{B256, Bytes};
 use async_trait::async_trait;
@@ -59,6 +59,36 @@ pub struct Taker {
     pub data: Bytes,
     /// What became of it, where that is known.
     pub receipt: Option<Receipt>,
+}
+
+/// The pool of one endpoint, as far as one account is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolLook {
+    /// The endpoint's URL without credentials.
+    pub endpoint: String,
+    /// An error says why the endpoint did not tell.
+    pub found: Result<Pooled, String>,
+}
+
+/// Transactions of an account in one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pooled {
+    /// The account's count at the endpoint's newest block, and with what is ready in its pool.
+    pub latest: Slot,
+    pub pending: Slot,
+    /// Every slot that the pool lists, ready or behind a gap.
+    pub listed: BTreeSet<Slot>,
+}
+
+impl Pooled {
+    /// The lowest slots in the pool that are not among these, at most so many.
+    #[must_use]
+    pub fn beside(&self, known: &BTreeSet<Slot>, most: usize) -> BTreeSet<Slot> {
+        let counted = (self.latest.0..self.pending.0).map(Slot).filter(|slot| !known.contains(slot));
+        let listed = self.listed.iter().copied().filter(|slot| !known.contains(slot));
+        let both: BTreeSet<Slot> = counted.take(most).chain(listed.take(most)).collect();
+        both.into_iter().take(most).collect()
+    }
 }
 
 /// A question that was passed on has no result.
@@ -166,6 +196,11 @@ pub trait Chain: Send + Sync {
     async fn ask(&self, method: &str, _params: &serde_json::Value) -> Result<String, AskError> {
         let (chain, text) = (self.id(), format!("{method} cannot be passed on here"));
         Err(AskError::NoAnswer(Error::Unreachable { chain, doing: "answer a caller", text }))
+    }
+    /// What the pool of each configured endpoint holds of an account, whether it is ready or behind a gap; one look for each. An
+    /// endpoint that is down or does not tell is among them: nobody knows what its pool holds.
+    async fn pools(&self, _account: Account) -> Vec<PoolLook> {
+        Vec::new()
     }
     /// How the endpoints are doing.
     fn endpoints(&self) -> Vec<EndpointHealth>;

@@ -6,7 +6,8 @@
 //! - A lane's write raises the lane's version under the given token, or is refused ([`WriteError::Fenced`]).
 //! - There is one transaction per (signer, requestId) in a namespace, for ever; a replay writes nothing.
 //! - There is one transaction per call, which is a lane, an API key and the caller's nonce, for as long as the transaction or
-//!   what stayed of it is known. One that ended without stored bytes frees its nonce, in the commit that ends it.
+//!   what stayed of it is known. One that ended without stored bytes frees its nonce, in the commit that ends it. A call that has a
+//!   key and is not known is a replay of one without a key, if that asked for the same ([`CallId::before_keys`]).
 //! - A transaction that has ended stays so: neither its state nor its slot changes again, and a write that would is
 //!   refused whole. Its receipt may, when the chain takes it back and lands it again.
 //! - Removing history ([`Write::Forget`]) takes finished transactions only, and leaves a [`Kept`] of each: its key stays
@@ -392,6 +393,12 @@ impl Admission {
         let same_effect = kept.call.as_ref().is_some_and(|call| call.effect == payload.effect());
         if same_call && same_effect { Self::Removed(kept) } else { Self::NonceReused(kept.id) }
     }
+
+    /// This, if it is what was asked for: of a call from before keys nothing else is told ([`CallId::before_keys`]).
+    #[must_use]
+    pub fn if_the_same(self) -> Option<Self> {
+        matches!(self, Self::Replay(_) | Self::Removed(_)).then_some(self)
+    }
 }
 
 /// Two keys say that these are two requests. Where only one has a key, its caller may have added it or left it out.
@@ -554,10 +561,10 @@ pub trait Reads: Send + Sync {
     /// What stayed of a transaction whose history was removed.
     async fn kept(&self, id: TxId) -> Result<Option<Kept>, Error>;
     async fn kept_by_request(&self, signer: Account, request: &RequestId) -> Result<Option<Kept>, Error>;
-    /// The transaction that a call of this lane stands for.
+    /// The transaction that a call of this lane stands for, under this very key.
     async fn tx_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Transaction>, Error>;
     async fn kept_by_call(&self, lane: LaneId, call: &CallId) -> Result<Option<Kept>, Error>;
-    /// The nonces of known calls with this API key, from the given one upwards.
+    /// The nonces of known calls with this API key or with none, from the given one upwards: those that may be taken for a retry.
     async fn nonces_from(&self, lane: LaneId, from: &CallId, limit: u32) -> Result<Vec<CallerNonce>, Error>;
     /// What stayed of a call whose caller was told this hash, if another one won.
     async fn kept_by_first_hash(&self, chain: ChainId, hash: TxHash) -> Result<Option<Kept>, Error>;

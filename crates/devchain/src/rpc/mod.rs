@@ -206,6 +206,8 @@ fn small(method: &str, call: &Call<'_>) -> Result<Value, RpcError> {
         "eth_getTransactionByHash" => read::transaction(call),
         "eth_getTransactionReceipt" => read::receipt(call),
         "txpool_status" => read::pool_status(call),
+        "txpool_content" => read::pool_content(call),
+        "txpool_contentFrom" => read::pool_content_from(call),
         "eth_getLogs" => logs::logs(call),
         "eth_sendRawTransaction" => send::raw(call),
         "eth_call" => call::call(call),

@@ -148,3 +148,26 @@ pub(crate) fn pool_status(call: &Call<'_>) -> Result<Value, RpcError> {
     let size = call.control.pool_size();
     Ok(json!({"pending": quantity(size.pending), "queued": quantity(size.queued)}))
 }
+
+/// Everything in the pool, by sender and nonce.
+pub(crate) fn pool_content(call: &Call<'_>) -> Result<Value, RpcError> {
+    let chain = call.control.chain();
+    let mut parts = json!({"pending": {}, "queued": {}});
+    for waiting in chain.pool.all() {
+        let (sender, nonce) = (waiting.tx.sender, waiting.tx.nonce());
+        let part = if chain.pool.is_ready(sender, nonce) { "pending" } else { "queued" };
+        parts[part][sender.to_string()][nonce.to_string()] = to_value(&convert::waiting(&waiting.tx))?;
+    }
+    Ok(parts)
+}
+
+/// The same of one sender, by nonce.
+pub(crate) fn pool_content_from(call: &Call<'_>) -> Result<Value, RpcError> {
+    let address = call.params.get::<Address>(0)?;
+    let mut all = pool_content(call)?;
+    let mut part = |name: &str| match all[name][address.to_string()].take() {
+        Value::Null => json!({}),
+        listed => listed,
+    };
+    Ok(json!({"pending": part("pending"), "queued": part("queued")}))
+}

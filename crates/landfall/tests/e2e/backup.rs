@@ -120,6 +120,31 @@ async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..6), 0));
 }
 
+/// A node that dropped one of ours keeps those above it: they are in no count, and land when the gap is filled.
+#[tokio::test]
+async fn a_store_is_not_accepted_while_a_pool_holds_a_nonce_behind_a_gap() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    land(&server, 0..1).await;
+    plain_copy(&server, "copy.db").await;
+    land(&server, 1..2).await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    let forgotten =
+        json!([{ "from": signer(0), "to": RECEIVER, "nonce": "0x4", "data": marker(4), "gas": "0x7530" }]);
+    chain.call("eth_sendTransaction", forgotten).await;
+    server.spawn();
+    server.until_ready().await;
+    let api = server.api.clone();
+    let refused = api.post("/api/v1/store/accept", &json!({})).await.expect_problem(409, "in_pool");
+    assert!(refused.contains("with the nonces 4:"), "{refused}");
+    let refused = command(&server, &["store", "accept", "--yes"]).await;
+    assert!(!refused.ok() && refused.said.contains("--despite-pool"), "{}", refused.said);
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
+    api.post("/api/v1/store/accept", &json!({ "despitePool": true })).await.expect(202);
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
+}
+
 /// Callers that come back late: the store was accepted before they handed their requests in again.
 #[tokio::test]
 async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_a_person() {

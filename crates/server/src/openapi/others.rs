@@ -61,7 +61,7 @@ fn store_state() -> Value {
 fn acceptance() -> Value {
     let said_so = said(
         flag(),
-        "also if transactions that this store does not know are in a node's pool, or nobody can tell",
+        "also if transactions that this store does not know are in an endpoint's pool, or an endpoint does not tell",
     );
     object("a person's word", [may("despitePool", said_so)])
 }

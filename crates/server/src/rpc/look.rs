@@ -78,21 +78,38 @@ pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcErro
 
 /// The first number from here on that this caller has not given with a call: one that it gave would be taken for a retry.
 async fn not_given(asker: &Asker, lane: LaneId, next: Slot) -> Result<CallerNonce, RpcError> {
-    let mut free = CallerNonce(next.0);
+    let store = asker.app.handle.store();
+    let given = |from| async move { store.nonces_from(lane, &send::call_id(asker, from), PAGE).await };
+    first_free(CallerNonce(next.0), given).await?.ok_or_else(|| {
+        let text = format!(
+            "the {} nonces from {} on were all given with calls, and no free one was looked for beyond them; leave the nonce out",
+            PAGE * MOST_PAGES,
+            next.0
+        );
+        RpcError::coded(UNAVAILABLE, text, "no_free_nonce")
+    })
+}
+
+/// The first number from here on that is not among those given, which are read page by page; none if it is beyond the last page.
+async fn first_free<E, Fut: Future<Output = Result<Vec<CallerNonce>, E>>>(
+    from: CallerNonce,
+    given: impl Fn(CallerNonce) -> Fut,
+) -> Result<Option<CallerNonce>, E> {
+    let mut free = from;
     for _ in 0..MOST_PAGES {
-        let given = asker.app.handle.store().nonces_from(lane, &send::call_id(asker, free), PAGE).await?;
-        let whole = given.len() == PAGE as usize;
-        for nonce in given {
+        let page = given(free).await?;
+        let whole = page.len() == PAGE as usize;
+        for nonce in page {
             if nonce != free {
-                return Ok(free);
+                return Ok(Some(free));
             }
             free = free.next();
         }
         if !whole {
-            break;
+            return Ok(Some(free));
         }
     }
-    Ok(free)
+    Ok(None)
 }
 
 pub(super) async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
@@ -234,4 +251,30 @@ fn is_ahead(asker: &Asker, shown: &Value) -> bool {
     let block = shown["blockNumber"].as_str().and_then(quantity);
     let head = asker.app.handle.shown(asker.chain).map(|view| view.head.at.number);
     block.zip(head).is_some_and(|(block, head)| block > head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first free one from a number on, where all from 5 up to this one but one were given.
+    async fn free(from: u64, last: u64, but: u64) -> Option<u64> {
+        let given = |from: CallerNonce| async move {
+            let all = (from.0.max(5)..=last).filter(|nonce| *nonce != but);
+            Ok::<_, RpcError>(all.take(PAGE as usize).map(CallerNonce).collect())
+        };
+        first_free(CallerNonce(from), given).await.unwrap().map(|CallerNonce(nonce)| nonce)
+    }
+
+    #[tokio::test]
+    async fn a_nonce_is_told_only_if_it_is_known_to_be_free() {
+        let most = u64::from(PAGE * MOST_PAGES);
+        assert_eq!(free(3, 9, 0).await, Some(3));
+        assert_eq!(free(5, 9, 0).await, Some(10));
+        assert_eq!(free(5, 9, 7).await, Some(7));
+        assert_eq!(free(5, 2_000, 1_500).await, Some(1_500));
+        assert_eq!(free(5, 3 + most, 0).await, Some(4 + most));
+        assert_eq!(free(5, 4 + most, 0).await, None, "the next one may have been given, too");
+        assert_eq!(free(5, 20 + most, 0).await, None);
+    }
 }

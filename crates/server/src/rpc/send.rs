@@ -65,6 +65,7 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
         Place::Same(follower) => return Ok(Started::Waiting(Box::new(Waited(follower)))),
     };
     let (admitted, is_admitted) = oneshot::channel();
+    let is_named = asked.nonce.is_some();
     // A task of its own: it goes on when the caller hangs up, and then withdraws what nobody heard of.
     let handle = asker.app.handle.clone();
     tokio::spawn(async move {
@@ -78,7 +79,7 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
             Ok(Begun::Said(said)) => said,
             Ok(Begun::Waits(tx, listening)) => {
                 let told = handle.hash_of(&tx, listening, HASH_LIMIT, first.left()).await;
-                answer(tx.id, told)
+                answer(tx.id, told, is_named)
             }
             Err(error) => Err(error),
         };
@@ -91,7 +92,8 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
 
 pub(super) async fn finish(waited: Waited) -> Result<String, RpcError> {
     waited.0.told().await.unwrap_or_else(|| {
-        let text = "the server stops, and whether it was accepted is not known: it may still land";
+        let text = "the server stops, and whether it was accepted is not known: it may still land. Repeat the call only with the \
+                    nonce or the Idempotency-Key that it had: then it is the same one";
         Err(RpcError::coded(INVALID_INPUT, text, "outcome_unknown"))
     })
 }
@@ -127,7 +129,8 @@ fn begun(admission: Admission, listening: Option<Listening>) -> Begun {
     }
 }
 
-fn answer(id: TxId, told: Told) -> Result<String, RpcError> {
+/// `is_named`: the caller gave a nonce, which names the call.
+fn answer(id: TxId, told: Told, is_named: bool) -> Result<String, RpcError> {
     match told {
         Told::Hash(hash) => Ok(json!(hash).to_string()),
         Told::Ended(status) => Err(ended(id, &status)),
@@ -135,15 +138,19 @@ fn answer(id: TxId, told: Told) -> Result<String, RpcError> {
             let text = format!("it got no nonce in time and was taken back, nothing of it can land: {why}");
             Err(about(UNAVAILABLE, text, "no_slot", id))
         }
-        Told::Waiting { why } => Err(waiting(id, &why)),
+        Told::Waiting { why } => Err(waiting(id, &why, is_named)),
     }
 }
 
-fn waiting(id: TxId, why: &str) -> RpcError {
-    let text = format!(
-        "it was accepted and has no hash yet: {why}. It may still land: do not send it again; ask landfall_getTransaction \
-         with its txId, or repeat the call with the same Idempotency-Key if it had one"
-    );
+fn waiting(id: TxId, why: &str, is_named: bool) -> RpcError {
+    let then = if is_named {
+        "repeat the same call with the same nonce to hear its hash, which makes no second transaction; or ask \
+         landfall_getTransaction with its txId"
+    } else {
+        "do not send it again; ask landfall_getTransaction with its txId, or repeat the call with the same Idempotency-Key if it \
+         had one"
+    };
+    let text = format!("it was accepted and has no hash yet: {why}. It may still land: {then}");
     about(INVALID_INPUT, text, "outcome_unknown", id)
 }
 
@@ -217,5 +224,21 @@ fn sole_account(asker: &Asker) -> Result<Account, RpcError> {
     match (seen.next(), seen.next()) {
         (Some(lane), None) => Ok(lane.signer),
         _ => Err(bad("from is missing: it says which account sends")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_may_still_land_is_repeated_under_its_nonce_and_not_at_all_without_one() {
+        let told = |is_named| {
+            let waits = Told::Waiting { why: "its lane is on hold".to_owned() };
+            answer(TxId::new(landfall_core::Millis(1), 1), waits, is_named).unwrap_err().message
+        };
+        assert!(told(true).contains("repeat the same call with the same nonce"), "{}", told(true));
+        assert!(!told(true).contains("do not send it again"));
+        assert!(told(false).contains("do not send it again"), "{}", told(false));
     }
 }

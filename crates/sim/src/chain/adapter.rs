@@ -1,5 +1,6 @@
 //! The chain port as a node sees it: calls take time, endpoints disagree, answers are lost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::{DataFee, FeeQuote};
 use landfall_core::outcome::{SendOutcome, SendReport, merge};
-use landfall_core::ports::chain::{BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, Taker};
+use landfall_core::ports::chain::{
+    BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Pooled, Taker,
+};
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash, Wei};
 
@@ -417,6 +420,24 @@ impl Chain for SimChain {
         }
         self.world.pass(self.node).await;
         reports
+    }
+
+    async fn pools(&self, account: Account) -> Vec<PoolLook> {
+        self.world.pass(self.node).await;
+        let now = self.world.now();
+        let cut = self.world.gate(self.node).rpc_cut_until > now;
+        let inner = self.world.lock();
+        let endpoints = inner.chains.get(&self.id).map_or(&[][..], |chain| &chain.endpoints);
+        let look = |(n, at): (usize, &super::model::Endpoint)| {
+            let up = !cut && at.down_until <= now;
+            let latest = head(&at.fork).accounts.get(&account).map_or(0, |state| state.count);
+            let listed: BTreeSet<Slot> =
+                at.pool.keys().filter(|(from, _)| *from == account).map(|(_, nonce)| Slot(*nonce)).collect();
+            let ready = (latest..).take_while(|nonce| listed.contains(&Slot(*nonce))).count() as u64;
+            let pooled = Pooled { latest: Slot(latest), pending: Slot(latest + ready), listed };
+            PoolLook { endpoint: format!("rpc-{n}"), found: up.then_some(pooled).ok_or("cut off".to_owned()) }
+        };
+        endpoints.iter().enumerate().map(look).collect()
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {

@@ -2,7 +2,7 @@
 
 use landfall_core::journal::Entry;
 use landfall_core::ports::store::Admission;
-use landfall_core::request::NewTransaction;
+use landfall_core::request::{CallId, NewTransaction};
 
 use super::forget;
 use super::space::Space;
@@ -41,9 +41,15 @@ pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission
     Ok(Admission::New(tx))
 }
 
-/// What there is under the nonce that the caller gave.
+/// What there is under the nonce that the caller gave, or what it stood for before keys.
 fn under_nonce(space: &Space, new: &NewTransaction) -> Option<Admission> {
-    let call = (new.lane, new.request.call()?.clone());
+    let call = new.request.call()?;
+    let before_keys = || under_call(space, new, call.before_keys()?)?.if_the_same();
+    under_call(space, new, call.clone()).or_else(before_keys)
+}
+
+fn under_call(space: &Space, new: &NewTransaction, call: CallId) -> Option<Admission> {
+    let call = (new.lane, call);
     if let Some(existing) = space.by_call.get(&call).and_then(|id| space.tx(*id)) {
         return Some(rules::under_nonce(existing.clone(), new));
     }

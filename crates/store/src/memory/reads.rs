@@ -117,10 +117,13 @@ pub(super) fn kept_by_call(space: &Space, lane: LaneId, call: &CallId) -> Option
 }
 
 pub(super) fn nonces_from(space: &Space, lane: LaneId, from: &CallId, limit: u32) -> Vec<CallerNonce> {
-    let last = CallId { nonce: CallerNonce(u64::MAX), ..from.clone() };
-    let calls = (lane, from.clone())..=(lane, last);
-    let known = space.by_call.range(calls.clone()).chain(space.kept_by_call.range(calls));
-    let nonces: BTreeSet<CallerNonce> = known.map(|((_, call), _)| call.nonce).collect();
+    let mut nonces: BTreeSet<CallerNonce> = BTreeSet::new();
+    for first in [Some(from.clone()), from.before_keys()].into_iter().flatten() {
+        let last = CallId { nonce: CallerNonce(u64::MAX), ..first.clone() };
+        let calls = (lane, first)..=(lane, last);
+        let known = space.by_call.range(calls.clone()).chain(space.kept_by_call.range(calls));
+        nonces.extend(known.map(|((_, call), _)| call.nonce));
+    }
     nonces.into_iter().take(size(limit)).collect()
 }
 

@@ -10,6 +10,7 @@ use landfall_core::ports::store::Admission;
 use landfall_core::request::{CallId, NewTransaction};
 use landfall_core::transaction::Transaction;
 use landfall_core::{Account, LaneId, QueueOrder, RequestId, TxId};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::error::Fault;
@@ -41,11 +42,32 @@ impl<'a> Calls<'a> {
         for new in news {
             let (Some(call), Some(lane)) = (new.request.call(), lanes.get(&new.lane)) else { continue };
             let (key, nonce) = call_columns(call);
-            calls.lanes.push(*lane);
-            calls.keys.push(key);
-            calls.nonces.push(nonce);
+            calls.push(*lane, key, nonce);
         }
         calls
+    }
+
+    /// Of those that gave a nonce and have a key: the same from before keys.
+    pub(super) fn before_keys(news: &[&NewTransaction], lanes: &BTreeMap<LaneId, i64>) -> Self {
+        let mut calls = Self::default();
+        for new in news {
+            let earlier = new.request.call().and_then(CallId::before_keys);
+            let (Some(call), Some(lane)) = (earlier, lanes.get(&new.lane)) else { continue };
+            calls.push(*lane, "", call_columns(&call).1);
+        }
+        calls
+    }
+
+    fn push(&mut self, lane: i64, key: &'a str, nonce: i64) {
+        self.lanes.push(lane);
+        self.keys.push(key);
+        self.nonces.push(nonce);
+    }
+
+    pub(super) fn append(&mut self, more: &Self) {
+        self.lanes.extend(&more.lanes);
+        self.keys.extend(&more.keys);
+        self.nonces.extend(&more.nonces);
     }
 }
 
@@ -98,16 +120,14 @@ impl Known {
         if calls.lanes.is_empty() {
             return Ok(());
         }
-        let by_call = format!(
-            "SELECT {} FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
-             JOIN tx ON tx.lane = u.lane AND tx.api_key = u.api_key AND tx.caller_nonce = u.nonce
-                AND tx.caller_nonce IS NOT NULL
-             JOIN lane ON lane.id = tx.lane",
-            rows::TX_COLUMNS
-        );
-        let by_call = db.prepare_cached(&by_call).await?;
-        for row in db.query(&by_call, &[&calls.lanes, &calls.keys, &calls.nonces]).await? {
-            let tx = rows::tx(&row)?;
+        let by_call = db.prepare_cached(&by_call()).await?;
+        self.take_calls(&db.query(&by_call, &[&calls.lanes, &calls.keys, &calls.nonces]).await?)
+    }
+
+    /// What [`by_call`] has found.
+    pub(super) fn take_calls(&mut self, found: &[Row]) -> Result<(), Fault> {
+        for row in found {
+            let tx = rows::tx(row)?;
             if let Some(call) = tx.request.call().cloned() {
                 self.by_call.insert((tx.lane, call), tx);
             }
@@ -151,6 +171,28 @@ impl Known {
         let call = (new.lane, new.request.call()?.clone());
         Some(rules::under_nonce(self.by_call.get(&call)?.clone(), new))
     }
+
+    /// What an admission repeats that was made before keys.
+    pub(super) fn before_keys(
+        &self,
+        new: &NewTransaction,
+        is_later: impl Fn(&Transaction) -> bool,
+    ) -> Option<Admission> {
+        let call = (new.lane, new.request.call()?.before_keys()?);
+        let earlier = self.by_call.get(&call).filter(|tx| !is_later(tx))?;
+        rules::under_nonce(earlier.clone(), new).if_the_same()
+    }
+}
+
+/// Transactions by their calls.
+pub(super) fn by_call() -> String {
+    format!(
+        "SELECT {} FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
+         JOIN tx ON tx.lane = u.lane AND tx.api_key = u.api_key AND tx.caller_nonce = u.nonce
+            AND tx.caller_nonce IS NOT NULL
+         JOIN lane ON lane.id = tx.lane",
+        rows::TX_COLUMNS
+    )
 }
 
 /// The rows of admissions, column by column.

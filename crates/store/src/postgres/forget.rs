@@ -203,6 +203,12 @@ impl Stayed {
         let call = (new.lane, new.request.call()?.clone());
         Some(rules::kept_under_nonce(self.by_call.get(&call)?.clone(), new))
     }
+
+    /// What an admission repeats that was made before keys and removed.
+    pub(super) fn before_keys(&self, new: &NewTransaction) -> Option<Admission> {
+        let call = (new.lane, new.request.call()?.before_keys()?);
+        rules::kept_under_nonce(self.by_call.get(&call)?.clone(), new).if_the_same()
+    }
 }
 
 /// What stayed under an id.

@@ -25,7 +25,7 @@ use landfall_core::request::NewTransaction;
 use landfall_core::transaction::Transaction;
 use landfall_core::{LaneId, QueueOrder};
 use tokio::time::Instant;
-use tokio_postgres::Statement;
+use tokio_postgres::{Row, Statement};
 
 use super::Inner;
 use super::admit::{self, Calls, Known};
@@ -175,7 +175,11 @@ fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
             Some(Write::Admit(new)) => {
                 let key = new.request.request_id.clone().map(|key| (new.lane.signer, key));
                 let key_repeated = key.is_some_and(|key| !keys.insert(key));
-                let call_repeated = new.request.call().is_some_and(|call| !calls.insert((new.lane, call)));
+                let call_repeated = new.request.call().is_some_and(|call| {
+                    let earlier = call.before_keys().map(|call| (new.lane, call));
+                    let after_it = earlier.is_some_and(|earlier| calls.contains(&earlier));
+                    !calls.insert((new.lane, call.clone())) || after_it
+                });
                 !ids.insert(new.id)
                     || call_repeated
                     || (key_repeated && store.numbers.known(new.lane).is_none())
@@ -192,7 +196,7 @@ fn cut(store: &Inner, group: &[Write]) -> Vec<Batch> {
                 Some(Write::Lane(commit)) => drop(lanes.insert(commit.lane)),
                 Some(Write::Admit(new)) => {
                     ids.insert(new.id);
-                    calls.extend(new.request.call().map(|call| (new.lane, call)));
+                    calls.extend(new.request.call().map(|call| (new.lane, call.clone())));
                 }
                 Some(Write::Command(_) | Write::Chain(_) | Write::Forget(_)) | None => {}
             }
@@ -315,16 +319,20 @@ async fn body<'g>(
     let others_of: [Value<'_>; 2] = [&namespace, &session];
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
-    let calls = Calls::of(&news, &lanes);
+    let earlier = Calls::before_keys(&news, &lanes);
+    let earlier_of: [Value<'_>; 3] = [&earlier.lanes, &earlier.keys, &earlier.nonces];
+    let mut calls = Calls::of(&news, &lanes);
+    calls.append(&earlier);
     let calls_of: [Value<'_>; 3] = [&calls.lanes, &calls.keys, &calls.nonces];
     // Sent at once; the server does them in this order.
-    let ((), inserted, alone, stayed, stayed_calls, (), (), (), heads, places) = tokio::try_join!(
+    let ((), inserted, alone, stayed, stayed_calls, earlier, (), (), (), heads, places) = tokio::try_join!(
         biased;
         async { if let Some(begin) = &begin { db.batch_execute(begin).await } else { Ok(()) } },
         inserts.insert(db, &prepared.insert, namespace, has_calls),
         some(db, &prepared.alone, news.is_empty(), &others_of),
         Stayed::rows(db, &prepared.stayed, namespace, &news),
         some(db, &prepared.stayed_calls, calls.lanes.is_empty(), &calls_of),
+        some(db, &prepared.calls, earlier.lanes.is_empty(), &earlier_of),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),
         lock(db, &prepared.lock, &numbers),
@@ -339,7 +347,8 @@ async fn body<'g>(
     let inserted: BTreeSet<i64> = inserted.into_iter().collect();
     let mut refused = Vec::new();
     let stayed = Stayed::of(stayed.iter().chain(&stayed_calls))?;
-    let admitted = admissions(store, db, batch, work, &lanes, (&ords, &inserted), &stayed).await?;
+    let found = Found { ords: &ords, inserted: &inserted, stayed: &stayed, earlier: &earlier };
+    let admitted = admissions(store, db, batch, work, &lanes, found).await?;
     for (((index, new), ord), admission) in work.admissions.iter().zip(&ords).zip(admitted) {
         match admission {
             Ok(admission) => {
@@ -485,6 +494,16 @@ async fn take_back(
     Ok(wrong)
 }
 
+/// What was found when admissions were inserted.
+struct Found<'f> {
+    /// The numbers drawn for them, and those of them that were inserted.
+    ords: &'f [i64],
+    inserted: &'f BTreeSet<i64>,
+    stayed: &'f Stayed,
+    /// Calls from before keys.
+    earlier: &'f [Row],
+}
+
 /// What became of each admission: inserted, or known already.
 async fn admissions(
     store: &Inner,
@@ -492,8 +511,7 @@ async fn admissions(
     batch: &Batch,
     work: &Sorted<'_>,
     lanes: &BTreeMap<LaneId, i64>,
-    (ords, inserted): (&[i64], &BTreeSet<i64>),
-    stayed: &Stayed,
+    Found { ords, inserted, stayed, earlier }: Found<'_>,
 ) -> Result<Vec<Result<Admission, Fault>>, Fault> {
     let old: Vec<&NewTransaction> = work
         .admissions
@@ -503,16 +521,19 @@ async fn admissions(
         .map(|((_, new), _)| *new)
         .collect();
     let known = Known::read(db, store.namespace, &old, lanes).await?;
+    let mut before_keys = Known::default();
+    before_keys.take_calls(earlier)?;
     let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
         if let Some(removed) = stayed.answer(new) {
             return Ok(removed);
         }
-        if inserted.contains(ord) {
-            let new_one = || Admission::New(rules::admitted(new, QueueOrder(*ord)));
-            return Ok(Ok(stayed.under_nonce(new).unwrap_or_else(new_one)));
-        }
         // A later one of this group may have taken the key, because this one could not: its id is another's.
         let is_later = |tx: &Transaction| tx.order.0 > *ord && inserted.contains(&tx.order.0);
+        if inserted.contains(ord) {
+            let repeated = || before_keys.before_keys(new, is_later).or_else(|| stayed.before_keys(new));
+            let new_one = || Admission::New(rules::admitted(new, QueueOrder(*ord)));
+            return Ok(Ok(stayed.under_nonce(new).or_else(repeated).unwrap_or_else(new_one)));
+        }
         let known = known.answer(new, batch.again, is_later).or_else(|| {
             let under_nonce = stayed.under_nonce(new).or_else(|| known.under_nonce(new));
             under_nonce.map(Ok)
@@ -634,6 +655,7 @@ struct Prepared {
     insert: Statement,
     stayed: Statement,
     stayed_calls: Statement,
+    calls: Statement,
     command: Statement,
     chain: Statement,
     lock: Statement,
@@ -660,6 +682,7 @@ impl Prepared {
             insert: db.prepare_cached(if has_calls { admit::INSERT_CALLS } else { admit::INSERT }).await?,
             stayed: db.prepare_cached(forget::STAYED).await?,
             stayed_calls: db.prepare_cached(forget::STAYED_CALLS).await?,
+            calls: db.prepare_cached(&admit::by_call()).await?,
             command: db.prepare_cached(CommandRows::INSERT).await?,
             chain: db.prepare_cached(ChainRows::PUT).await?,
             lock: db.prepare_cached(commit::LOCK).await?,

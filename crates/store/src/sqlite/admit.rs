@@ -102,16 +102,31 @@ fn known(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission
     }
 }
 
-/// What there is under the nonce that the caller gave.
+/// What there is under the nonce that the caller gave, or what it stood for before keys.
 fn under_nonce(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
     let (Some(call), Some(lane)) = (new.request.call(), scope.lane(new.lane)?) else { return Ok(None) };
-    if let Some(existing) = by_call(scope.db, lane.lane, call)? {
+    if let Some(known) = under_call(scope, new, lane.lane, call)? {
+        return Ok(Some(known));
+    }
+    match call.before_keys() {
+        Some(call) => Ok(under_call(scope, new, lane.lane, &call)?.and_then(Admission::if_the_same)),
+        None => Ok(None),
+    }
+}
+
+fn under_call(
+    scope: &mut Scope<'_>,
+    new: &NewTransaction,
+    lane: i64,
+    call: &CallId,
+) -> Result<Option<Admission>, Fault> {
+    if let Some(existing) = by_call(scope.db, lane, call)? {
         return Ok(Some(rules::under_nonce(existing, new)));
     }
     if !forget::has_forgotten(scope)? {
         return Ok(None);
     }
-    let kept = forget::by_call(scope.db, lane.lane, call)?;
+    let kept = forget::by_call(scope.db, lane, call)?;
     Ok(kept.map(|kept| rules::kept_under_nonce(kept, new)))
 }
 

@@ -37,6 +37,11 @@ pub enum BackupError {
     Exists(PathBuf),
     #[error("{} is the store itself. Give the backup another name", .0.display())]
     Itself(PathBuf),
+    #[error(
+        "a backup {} would write over {}, which lies beside the store and belongs to it. Give the backup another name",
+        .to.display(), .file.display()
+    )]
+    Beside { to: PathBuf, file: PathBuf },
     #[error("the backup {} cannot be written: {text}. The store was not touched", .to.display())]
     Writing { to: PathBuf, text: String },
 }
@@ -52,6 +57,9 @@ pub fn backup(location: &str, to: &Path, may_replace: bool) -> Result<BackedUp, 
     if to == file {
         return Err(BackupError::Itself(to));
     }
+    if let Some(file) = beside(&file, &to) {
+        return Err(BackupError::Beside { to, file });
+    }
     if to.exists() && !may_replace {
         return Err(BackupError::Exists(to));
     }
@@ -63,6 +71,24 @@ pub fn backup(location: &str, to: &Path, may_replace: bool) -> Result<BackedUp, 
     let made = copy(&db, &part.name).map_err(|error| writing(&to, &error))?;
     part.finish(&to).map_err(|error| writing(&to, &error))?;
     Ok(BackedUp { from: file, ..made })
+}
+
+/// The endings of the files that lie beside a store: SQLite's own, the lock and the mark.
+const ENDINGS: [&str; 6] = ["-wal", "-shm", "-journal", ".lock", ".mark", ".mark.new"];
+
+/// The file of the store that a backup of this name would write over, when it is whole or while it is made.
+fn beside(store: &Path, to: &Path) -> Option<PathBuf> {
+    let beside = ENDINGS.iter().map(|ending| mark::named(store, ending));
+    let meets = |file: &PathBuf| {
+        let real = open::resolve(file).ok();
+        [to.to_owned(), part_of(to)].iter().any(|name| name == file || Some(name) == real.as_ref())
+    };
+    beside.chain([store.to_owned()]).find(meets)
+}
+
+/// The name of a backup that is not whole yet.
+fn part_of(to: &Path) -> PathBuf {
+    mark::named(to, ".part")
 }
 
 fn writing(to: &Path, error: &dyn std::error::Error) -> BackupError {
@@ -118,21 +144,8 @@ struct Part {
 
 impl Part {
     fn new(to: &Path) -> Result<Self, BackupError> {
-        let mut name = to.as_os_str().to_owned();
-        name.push(".part");
-        let name = PathBuf::from(name);
-        let made = || -> io::Result<()> {
-            match std::fs::remove_file(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            let mut options = File::options();
-            options.create_new(true).write(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            options.open(&name).map(drop)
-        };
-        made().map_err(|error| writing(to, &error))?;
+        let name = part_of(to);
+        mark::make(&name).map_err(|error| writing(to, &error))?;
         Ok(Self { name, is_finished: false })
     }
 

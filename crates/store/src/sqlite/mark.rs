@@ -70,7 +70,7 @@ pub(super) fn beside(file: &Path) -> PathBuf {
     named(file, ".mark")
 }
 
-fn named(file: &Path, ending: &str) -> PathBuf {
+pub(super) fn named(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -268,16 +268,25 @@ fn write(file: &Path, mark: &Mark) -> io::Result<()> {
     let (new, name) = (named(file, ".mark.new"), beside(file));
     let mut text = serde_json::to_vec(&Text { about: ABOUT, mark })?;
     text.push(b'\n');
-    let mut options = File::options();
-    options.create(true).truncate(true).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut out = options.open(&new)?;
+    let mut out = make(&new)?;
     out.write_all(&text)?;
     out.sync_all()?;
     drop(out);
     std::fs::rename(&new, &name)?;
     sync_folder(&name)
+}
+
+/// Makes a file for its owner alone, in the place of whatever has its name: a link there leads nowhere.
+pub(super) fn make(name: &Path) -> io::Result<File> {
+    match std::fs::remove_file(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut options = File::options();
+    options.create_new(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(name)
 }
 
 /// What was renamed stays so after a loss of power.

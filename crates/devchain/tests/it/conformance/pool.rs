@@ -1,5 +1,7 @@
 //! Sending, waiting, replacing.
 
+use std::collections::BTreeMap;
+
 use alloy_consensus::TxEip1559;
 use alloy_primitives::U256;
 use serde_json::{Value, json};
@@ -64,6 +66,13 @@ async fn a_gapped_nonce_waits_until_the_gap_is_filled(node: Node) {
     let later = rpc.send(&transfer(key(0), 1)).await;
     let status = rpc.call("txpool_status", json!([])).await;
     assert_eq!((&status["pending"], &status["queued"]), (&json!("0x0"), &json!("0x1")));
+    let content = rpc.call("txpool_content", json!([])).await;
+    let queued: BTreeMap<String, BTreeMap<String, Value>> =
+        serde_json::from_value(content["queued"].clone()).unwrap();
+    let listed: Vec<(String, &Value)> =
+        queued.iter().map(|(sender, txs)| (sender.to_lowercase(), &txs["1"]["hash"])).collect();
+    assert_eq!(listed, [(from.to_lowercase(), &json!(later))]);
+    assert_eq!(content["pending"], json!({}));
     node.mine().await;
     assert_eq!(rpc.receipt(&later).await, Value::Null);
 

@@ -54,7 +54,7 @@ pub(in crate::postgres) async fn by_call(
     Ok(all(db, &sql, &[&lane, &key, &nonce], rows::tx).await?.pop())
 }
 
-/// The nonces of known calls with one API key, from a number upwards.
+/// The nonces of known calls with one API key or with none, from a number upwards.
 pub(in crate::postgres) async fn nonces_from(
     db: &ClientWrapper,
     namespace: i64,
@@ -65,13 +65,14 @@ pub(in crate::postgres) async fn nonces_from(
 ) -> Result<Vec<CallerNonce>, Fault> {
     let Some(lane) = numbers.find(db, namespace, [lane]).await?.remove(&lane) else { return Ok(Vec::new()) };
     let (key, nonce) = call_columns(from);
-    let of = |table: &str| {
+    let of = |(table, key): (&str, &str)| {
         format!(
-            "(SELECT caller_nonce FROM {table} WHERE lane = $1 AND api_key = $2 AND caller_nonce >= $3
+            "(SELECT caller_nonce FROM {table} WHERE lane = $1 AND api_key = {key} AND caller_nonce >= $3
              ORDER BY caller_nonce LIMIT $4)"
         )
     };
-    let sql = format!("{} UNION {} ORDER BY 1 LIMIT $4", of("tx"), of("kept"));
+    let parts = [("tx", "$2"), ("kept", "$2"), ("tx", "''"), ("kept", "''")].map(of);
+    let sql = format!("{} ORDER BY 1 LIMIT $4", parts.join(" UNION "));
     let read = |row: &tokio_postgres::Row| Ok(CallerNonce(number(row.try_get(0)?)));
     all(db, &sql, &[&lane, &key, &nonce, &i64::from(limit)], read).await
 }

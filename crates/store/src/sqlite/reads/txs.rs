@@ -48,7 +48,7 @@ pub(in crate::sqlite) fn by_request(
     found.map(|tx| with_attempts(look, tx)).transpose()
 }
 
-/// The nonces of known calls with one API key, from a number upwards.
+/// The nonces of known calls with one API key or with none, from a number upwards.
 pub(in crate::sqlite) fn nonces_from(
     look: &Look<'_>,
     lane: LaneId,
@@ -57,13 +57,14 @@ pub(in crate::sqlite) fn nonces_from(
 ) -> Result<Vec<CallerNonce>, Fault> {
     let Some(lane) = scope::find_lane(look.db, look.namespace, lane)? else { return Ok(Vec::new()) };
     let (key, nonce) = call_columns(from);
-    let of = |table: &str| {
+    let of = |(table, key): (&str, &str)| {
         format!(
             "SELECT caller_nonce FROM (SELECT caller_nonce FROM {table}
-             WHERE lane = ?1 AND api_key = ?2 AND caller_nonce >= ?3 ORDER BY caller_nonce LIMIT ?4)"
+             WHERE lane = ?1 AND api_key = {key} AND caller_nonce >= ?3 ORDER BY caller_nonce LIMIT ?4)"
         )
     };
-    let sql = format!("{} UNION {} ORDER BY 1 LIMIT ?4", of("tx"), of("kept"));
+    let parts = [("tx", "?2"), ("kept", "?2"), ("tx", "''"), ("kept", "''")].map(of);
+    let sql = format!("{} ORDER BY 1 LIMIT ?4", parts.join(" UNION "));
     let read = |row: &Row<'_>| Ok(CallerNonce(number(row.get(0)?)));
     all(look.db, &sql, params![lane.lane, key, nonce, limit], read)
 }

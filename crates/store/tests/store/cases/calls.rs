@@ -77,6 +77,11 @@ pub(crate) async fn call_after_the_upgrade(store: &dyn Store) {
         let again = retried(&called(lane(1), n, call(None, n)), 100 + n);
         assert_eq!(replayed(admit(store, again).await).id, tx_id(n));
     }
+    // A caller that has a key by now hears of them, too.
+    for n in [1, 2, 3] {
+        let again = retried(&called(lane(1), n, call(Some("a"), n)), 110 + n);
+        assert_eq!(replayed(admit(store, again).await).id, tx_id(n));
+    }
     let newest = retried(&called(lane(1), 6, call(None, 5)), 106);
     assert_eq!(replayed(admit(store, newest).await).id, tx_id(6), "of two with one nonce, the newest");
     admit_new(store, retried(&called(lane(1), 4, call(None, 4)), 104)).await;
@@ -135,6 +140,53 @@ pub(crate) async fn a_nonce_belongs_to_one_api_key_and_one_lane(world: World) {
     // A transaction that came without one has no part in this.
     admit_new(store, request(lane(1), 50)).await;
     admit_new(store, request(lane(1), 51)).await;
+}
+
+pub(crate) async fn a_call_from_before_keys_is_repeated_by_the_caller_that_has_one_now(mut world: World) {
+    let store = world.store();
+    let by = |api_key: &str, n: u64, nonce: u64| called(lane(1), n, call(Some(api_key), nonce));
+    let (first, second) = (called(lane(1), 1, call(None, 7)), called(lane(1), 2, call(None, 8)));
+    admit_new(store, first.clone()).await;
+    admit_new(store, second.clone()).await;
+    for (id, api_key) in [(10, "a"), (11, "b")] {
+        assert_eq!(replayed(admit(store, retried(&by(api_key, 1, 7), id)).await).id, tx_id(1));
+    }
+    // Something else is a call of its own, and from then on the nonce is that one's for this key.
+    admit_new(store, by("a", 3, 7)).await;
+    assert_eq!(replayed(admit(store, retried(&by("a", 3, 7), 12)).await).id, tx_id(3));
+    assert_eq!(refused(&admit(store, retried(&by("a", 1, 7), 13)).await), tx_id(3));
+    // What ended unsigned is free for all, and a call with a key is nobody else's.
+    end(store, &second, 2, TxState::Failed, None).await;
+    admit_new(store, retried(&by("a", 2, 8), 14)).await;
+    admit_new(store, by("a", 4, 9)).await;
+    admit_new(store, retried(&called(lane(1), 4, call(None, 9)), 15)).await;
+    // In one group the first of two is there for the second.
+    let group = [
+        called(lane(1), 20, call(None, 20)),
+        retried(&by("a", 20, 20), 21),
+        by("a", 22, 22),
+        retried(&called(lane(1), 22, call(None, 22)), 23),
+    ];
+    let answers = store.write(group.map(|new| Write::Admit(Box::new(new))).into()).await;
+    let answers: Vec<Admission> = answers.into_iter().map(admission).collect();
+    let ids = answers.iter().map(|answer| match answer {
+        Admission::New(tx) | Admission::Replay(tx) => tx.id,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ids.collect::<Vec<_>>(), [20, 20, 22, 23].map(tx_id));
+    let given = store.nonces_from(lane(1), &call(Some("b"), 7), 10).await.unwrap();
+    assert_eq!(given, [7, 9, 20, 22].map(CallerNonce), "what may be taken for a retry is left out");
+    let before = rows(store).await;
+    // Also of what stayed.
+    sign(store, &first, 1, 0).await;
+    end(store, &first, 1, TxState::Confirmed, Some(0)).await;
+    assert_eq!(forget(store, LATER).await, 2);
+    world.enter("default").await;
+    let store = world.store();
+    let told = admit(store, retried(&by("b", 1, 7), 16)).await;
+    assert!(matches!(&told, Admission::Removed(kept) if kept.id == tx_id(1)), "{told:?}");
+    assert_eq!(rows(store).await, before - 2);
+    admit_new(store, by("c", 5, 7)).await;
 }
 
 pub(crate) async fn a_call_that_ended_without_bytes_frees_its_nonce_and_one_with_bytes_does_not(

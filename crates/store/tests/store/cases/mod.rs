@@ -61,6 +61,7 @@ suite! {
         a_nonce_given_again_for_the_same_is_a_replay_in_every_state,
         a_nonce_given_again_for_something_else_is_refused_and_names_the_first,
         a_nonce_belongs_to_one_api_key_and_one_lane,
+        a_call_from_before_keys_is_repeated_by_the_caller_that_has_one_now,
         a_call_that_ended_without_bytes_frees_its_nonce_and_one_with_bytes_does_not,
         one_that_lost_its_slot_and_ended_while_it_waited_keeps_its_nonce,
         a_call_is_known_by_what_stayed_when_its_history_is_gone,

@@ -262,3 +262,33 @@ async fn the_mark_is_for_its_owner_alone() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(!copied.file.with_extension("db.mark.new").exists());
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_where_the_next_mark_is_written_leads_nowhere() {
+    let folder = TempDir::new().unwrap();
+    let (file, other) = (folder.path().join("a.db"), folder.path().join("other"));
+    fs::write(&other, "of somebody else").unwrap();
+    let link = PathBuf::from(format!("{}.new", mark(&file).display()));
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    let store = open(&file).unwrap();
+    admit_new(&store, request(lane(1), 1)).await;
+    drop(store);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+    assert!(fs::read_to_string(mark(&file)).unwrap().contains("lineage"));
+    assert_eq!(open(&file).unwrap().older().await.unwrap(), None);
+}
+
+/// The name under which a backup is made may be the store's own.
+#[tokio::test]
+async fn a_backup_is_not_made_where_the_store_is() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.db.part");
+    let store = open(&file).unwrap();
+    admit_new(&store, request(lane(1), 1)).await;
+    let from = file.display().to_string();
+    let refused = landfall_store::sqlite::backup(&from, &folder.path().join("a.db"), true).unwrap_err();
+    assert!(refused.to_string().contains("belongs to it"), "{refused}");
+    drop(store);
+    assert!(open(&file).unwrap().tx(tx_id(1)).await.unwrap().is_some());
+}

@@ -123,6 +123,15 @@ async fn a_backup_replaces_nothing_that_it_was_not_told_to() {
     assert!(matches!(backup(&from, &copy, false), Err(BackupError::Exists(_))));
     assert_eq!(fs::read(&copy).unwrap(), b"mine");
     assert!(matches!(backup(&from, &file, true), Err(BackupError::Itself(_))));
+    for ending in ["-wal", "-shm", "-journal", ".lock", ".mark", ".mark.new"] {
+        let beside = std::path::PathBuf::from(format!("{}{ending}", file.display()));
+        let before = fs::read(&beside).ok();
+        for force in [false, true] {
+            let refused = backup(&from, &beside, force).unwrap_err();
+            assert!(matches!(refused, BackupError::Beside { .. }), "{ending}: {refused}");
+        }
+        assert_eq!(fs::read(&beside).ok(), before, "{ending} is as it was");
+    }
     let nowhere = folder.path().join("no/folder.db");
     assert!(matches!(backup(&from, &nowhere, false), Err(BackupError::Writing { .. })));
     let stranger = folder.path().join("stranger.db");
