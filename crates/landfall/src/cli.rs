@@ -115,10 +115,11 @@ pub(crate) enum Command {
         landfall backup --config /etc/landfall.toml --force /var/backups/landfall.db\n\n\
         How to put one back: docs/backup.md.")]
     Backup(Backup),
-    /// See whether the store is an older copy of itself, and accept one that is.
+    /// See whether the store is an older copy of itself, accept one that is, or say that one is.
     #[command(
         subcommand,
-        after_help = "Examples:\n  landfall store show\n  landfall store accept\n  landfall store accept --yes\n\n\
+        after_help = "Examples:\n  landfall store show\n  landfall store accept\n  landfall store accept --yes\n  \
+            landfall store older          # offline: says what it would do\n  landfall store older --yes\n\n\
             docs/backup.md says what to do before."
     )]
     Store(Store),
@@ -196,6 +197,24 @@ pub(crate) enum Store {
     },
     /// Go on with a store that is an older copy. Shows what would go on; accepts with --yes.
     Accept(StoreAccept),
+    /// Say that the store is an older copy, where it cannot notice that itself: every lane is on hold until it is accepted.
+    ///
+    /// For what brings a store back just as it was: recovery to a point in time, a snapshot of a disk, a standby that took over
+    /// without the last commits, an SQLite file that was put back together with its mark. The server must be stopped.
+    Older(StoreOlder),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreOlder {
+    /// The configuration file, which names the store.
+    #[arg(long, short, default_value = "landfall.toml", env = "LANDFALL_CONFIG", value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Yes, an older copy was put back.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -344,7 +363,7 @@ mod tests {
     }
 
     /// Their group has examples of them.
-    const NO_EXAMPLE: [&str; 7] = [
+    const NO_EXAMPLE: [&str; 8] = [
         "landfall api-key create",
         "landfall api-key list",
         "landfall api-key revoke",
@@ -352,6 +371,7 @@ mod tests {
         "landfall import keystores",
         "landfall store show",
         "landfall store accept",
+        "landfall store older",
     ];
 
     #[test]

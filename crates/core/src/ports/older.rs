@@ -16,6 +16,10 @@ pub enum Older {
     NoMark,
     /// The mark beside it says nothing that can be read.
     BadMark,
+    /// The database is in another place than the one that is stored in it.
+    Elsewhere,
+    /// A person said so.
+    Said,
     /// A person has accepted it, and a lane is comparing what it has forgotten with what waits.
     Accepted,
 }
@@ -39,6 +43,10 @@ impl Older {
             Self::BadMark => {
                 "the store may be an older copy: the mark beside its file cannot be read".to_owned()
             }
+            Self::Elsewhere => {
+                "the store may be an older copy: the database is not where it was, so it was restored, or moved".to_owned()
+            }
+            Self::Said => "the store is an older copy: an operator said so (`landfall store older`)".to_owned(),
             Self::Accepted => "the store is an older copy, and an operator accepted it; what used the nonces that it does not know is \
                  being compared with what waits, so that nothing is done twice"
                 .to_owned(),

@@ -1,13 +1,17 @@
 //! `landfall store` and `landfall backup`: a copy of the store, and a store that went back.
 
-use anyhow::{Result, bail};
-use landfall_store::sqlite;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use landfall_core::Namespace;
+use landfall_core::ports::store::{Older, Reads as _};
+use landfall_store::{Postgres, Sqlite, postgres, sqlite};
 use serde_json::{Value, json};
 
 use super::lane::unknown_nonce;
-use crate::cli::{Backup, Store, StoreAccept};
+use crate::cli::{Backup, Store, StoreAccept, StoreOlder};
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::output::{self, text};
 
 /// Copies the store of a configuration, whether a server runs on it or not.
@@ -58,7 +62,56 @@ pub(crate) async fn run(command: Store) -> Result<()> {
             Ok(())
         }
         Store::Accept(args) => accept(&args).await,
+        Store::Older(args) => older(&args).await,
     }
+}
+
+/// How long a large database may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+async fn older(args: &StoreOlder) -> Result<()> {
+    let config = Config::load(&args.config, std::env::vars())?;
+    let shown = config.store.shown();
+    if !args.yes {
+        bail!(
+            "this takes the store ({shown}) for an older copy of itself: every lane is on hold, and nothing is signed, until \
+             `landfall store accept`. It is for a store that was put back in a way that it cannot notice, such as recovery to a point \
+             in time, a snapshot of a disk, or an SQLite file together with its mark (docs/backup.md). Stop the server, and say --yes if \
+             that was done"
+        );
+    }
+    let why = take_for_older(&config.store).await?.map(|why| why.sentence()).unwrap_or_default();
+    if args.json {
+        output::json(&json!({ "older": true, "why": why }));
+    } else {
+        println!(
+            "{shown}: {why}. Every lane is on hold. Start the server, have callers hand in every request again that they made since, \
+             with its request id, and then run `landfall store accept` (docs/backup.md)"
+        );
+    }
+    Ok(())
+}
+
+/// Says it to the store itself, on which no server may run; the reason that it has then.
+async fn take_for_older(store: &config::Store) -> Result<Option<Older>> {
+    let namespace = Namespace(store.namespace.clone());
+    if store.is_postgres() {
+        let options = postgres::Options { lease: PATIENCE, ..Default::default() };
+        let store = Postgres::open(&store.url, &namespace, &options).await?;
+        store.take_for_older().await?;
+        return Ok(store.older().await?);
+    }
+    let store = match Sqlite::open_existing(&store.url, &namespace, &sqlite::Options::default()) {
+        Err(sqlite::OpenError::InUse { file }) => {
+            return Err(anyhow!(
+                "a server runs on the database {}, and its lanes would not hear of it. Stop it, then try again",
+                file.display()
+            ));
+        }
+        opened => opened?,
+    };
+    store.take_for_older().await?;
+    Ok(store.older().await?)
 }
 
 async fn accept(args: &StoreAccept) -> Result<()> {

@@ -8,17 +8,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Chain, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text, until,
+    Chain, LIMIT, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text,
+    until,
 };
 
 /// Request `n`, which can be told on the chain.
-fn request(n: u64) -> Value {
+pub(crate) fn request(n: u64) -> Value {
     let mut body = submission(json!({ "to": RECEIVER, "value": "0", "data": marker(n), "gas": 30_000 }));
     body["requestId"] = json!(format!("request-{n}"));
     body
 }
 
-async fn land(server: &Server, numbers: std::ops::Range<u64>) {
+pub(crate) async fn land(server: &Server, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let id = server.api.submit(&request(n)).await;
         server.api.until_state(&id, "confirmed").await;
@@ -47,7 +48,7 @@ fn put_back(server: &Server, copy: &str) {
 }
 
 /// How often each request has landed.
-async fn landed(chain: &Chain) -> BTreeMap<u64, usize> {
+pub(crate) async fn landed(chain: &Chain) -> BTreeMap<u64, usize> {
     let mut times = BTreeMap::new();
     for number in chain.landed().await.iter().filter_map(number_of) {
         *times.entry(number).or_default() += 1;
@@ -55,11 +56,11 @@ async fn landed(chain: &Chain) -> BTreeMap<u64, usize> {
     times
 }
 
-fn once(numbers: std::ops::Range<u64>) -> BTreeMap<u64, usize> {
+pub(crate) fn once(numbers: std::ops::Range<u64>) -> BTreeMap<u64, usize> {
     numbers.map(|n| (n, 1)).collect()
 }
 
-async fn command(server: &Server, args: &[&str]) -> crate::support::Output {
+pub(crate) async fn command(server: &Server, args: &[&str]) -> crate::support::Output {
     let mut command = program(server.folder());
     command.args(args).env("LANDFALL_URL", server.api.url());
     run(command).await
@@ -231,5 +232,23 @@ async fn a_copy_that_is_put_back_with_its_own_mark_is_held_by_the_nonces_that_it
     }
     until("the lane holds", async || (api.lane(&signer(0)).await["healthy"] == false).then_some(())).await;
     chain.mine(5).await;
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..3), 0));
+
+    // A person can tell.
+    let running = command(&server, &["store", "older", "--yes"]).await;
+    assert!(!running.ok() && running.said.contains("a server runs on"), "{}", running.said);
+    server.kill().await;
+    let asked = command(&server, &["store", "older"]).await;
+    assert!(asked.code == Some(1) && asked.said.contains("say --yes"), "{}", asked.said);
+    let said = command(&server, &["store", "older", "--yes"]).await;
+    assert!(said.ok() && said.said.contains("landfall store accept"), "{}", said.said);
+    server.spawn();
+    server.until_ready().await;
+    let store = api.get("/api/v1/store").await.expect(200);
+    assert!(text(&store, "why").contains("an operator said so"), "{store}");
+    assert!(command(&server, &["store", "accept", "--yes"]).await.ok());
+    chain.mine(70).await;
+    until("the lane goes on", async || (api.lane(&signer(0)).await["healthy"] == true).then_some(())).await;
+    api.until_all_done(LIMIT).await;
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..3), 0));
 }

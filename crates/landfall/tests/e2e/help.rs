@@ -20,6 +20,8 @@ enum Before {
     Nothing,
     /// A configuration in the folder.
     Configuration,
+    /// The same, and a store that no server runs on.
+    Store,
     /// A key in the folder.
     Key,
     /// A server on which `invoice-17` is confirmed and a webhook exists.
@@ -59,6 +61,9 @@ const HOW: &[(&str, How)] = &[
     ),
     ("landfall backup", How::NotRun("it needs a store; `backup.rs` runs it")),
     ("landfall store show", How::Ends(Before::Landed, 0)),
+    ("landfall store older --yes", How::Ends(Before::Store, 0)),
+    // It asks.
+    ("landfall store older", How::Ends(Before::Store, 1)),
     ("landfall store accept", How::NotRun("it needs a store that went back; `backup.rs` runs it")),
     ("landfall config", How::Ends(Before::Nothing, 0)),
     ("landfall openapi", How::Ends(Before::Nothing, 0)),
@@ -146,6 +151,11 @@ async fn prepared(before: Before, folder: &Path) -> (Option<Dev>, String) {
             good("landfall config > landfall.toml", "").await;
             return (None, String::new());
         }
+        Before::Store => {
+            good("landfall config > landfall.toml", "").await;
+            good("landfall api-key create --name me --role admin --config landfall.toml", "").await;
+            return (None, String::new());
+        }
         Before::Key => {
             good("landfall key new keys/a.json --password-env KEY_PASSWORD", "").await;
             return (None, String::new());
@@ -183,7 +193,7 @@ async fn prepared(before: Before, folder: &Path) -> (Option<Dev>, String) {
             dev.api.command(&format!("/api/v1/tx/{first}/cancel")).await.expect(202);
             dev.api.until_tx(&held, "it is held", |tx| tx["held"].is_object()).await;
         }
-        Before::Nothing | Before::Configuration | Before::Key | Before::Fresh => {}
+        Before::Nothing | Before::Configuration | Before::Store | Before::Key | Before::Fresh => {}
     }
     (Some(dev), text(&made, "id"))
 }
@@ -217,7 +227,8 @@ async fn every_example_of_every_help_page_works_as_it_is_printed() {
         let How::Ends(before, code) = &HOW[at].1 else { continue };
         let own = tempfile::tempdir().unwrap();
         // What needs files has a folder of its own; a person says only once what becomes of one that is held.
-        let shared = !matches!(before, Before::Nothing | Before::Configuration | Before::Key | Before::Held);
+        let has_files = matches!(before, Before::Configuration | Before::Store | Before::Key);
+        let shared = !has_files && !matches!(before, Before::Nothing | Before::Held);
         let ready = match servers.remove(before).filter(|_| shared) {
             Some(ready) => ready,
             None => prepared(*before, own.path()).await,

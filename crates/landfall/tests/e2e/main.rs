@@ -15,6 +15,8 @@ mod actions;
 mod admission;
 mod backup;
 mod backup_calls;
+mod backup_page;
+mod backup_postgres;
 mod bad_input;
 mod bench;
 mod cli;

@@ -15,6 +15,7 @@ use super::error::Fault;
 use super::leases::{self, lives};
 use super::moved_in::{self, Mark};
 use super::open::{self, OpenError, Options, without_password};
+use super::place;
 use super::pool::{Connection, Connections};
 use crate::moving::row::{Cell, Kind};
 use crate::moving::tables::{TABLES, Table};
@@ -56,6 +57,8 @@ impl Target {
         let db = connection.db().map_err(OpenError::of)?;
         db.batch_execute(patient).await.map_err(|error| OpenError::of(error.into()))?;
         leases::end_silent(db, None).await.map_err(OpenError::of)?;
+        // A copy that is made before the first server starts is known by it.
+        place::settle(db).await.map_err(OpenError::of)?;
         Ok(Self { connection, connections, place: without_password(url) })
     }
 

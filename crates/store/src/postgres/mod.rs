@@ -10,6 +10,7 @@
 //! | `reads/` | look-ups |
 //! | `records` | small documents of the door |
 //! | `hints` | what processes tell each other, and nothing depends on |
+//! | `place`, `older` | where the database is, by which an older copy is noticed, and the words of a person about one |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
 //! | `durability` | what a commit means, for those who measure |
 //! | `rows`, `error` | columns to values, failures to sentences |
@@ -32,7 +33,9 @@ mod known;
 mod lanes;
 mod leases;
 pub(crate) mod moved_in;
+mod older;
 mod open;
+mod place;
 mod pool;
 mod reads;
 mod records;
@@ -151,6 +154,13 @@ impl Postgres {
         run!(self, "put a chain away", |db, inner| archive::archive(db, inner.namespace, chain))
     }
 
+    /// Takes the store for an older copy of itself, by the word of a person. Refused while any node is at work. A node that left a
+    /// session and may have died is waited for.
+    pub async fn take_for_older(&self) -> Result<(), Error> {
+        self.end_silent().await.map_err(|fault| fault.into_error("see who is at work"))?;
+        run!(self, "take it for an older copy", |db, inner| older::take_for(db, inner.namespace))
+    }
+
     async fn end_silent(&self) -> Result<(), error::Fault> {
         let connection = self.inner.connections.get().await?;
         leases::end_silent(connection.db()?, Some(self.inner.namespace)).await
@@ -163,9 +173,15 @@ impl Log for Postgres {
         group::write(&self.inner, &writes).await
     }
 
-    /// There is no mark beside a database, so it never tells that it went back: the lanes see it by the chain.
-    async fn accept(&self, _commands: Vec<Command>) -> Result<bool, WriteError> {
-        Ok(false)
+    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+        let commands: Arc<[Command]> = commands.into();
+        let accepted = run!(self, "accept the store", |db, inner, commands| older::accept(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            &commands
+        ));
+        accepted.map_err(WriteError::Failed)
     }
 
     /// Each on a connection of its own. They wait for each other only to number their journal entries.
@@ -404,7 +420,7 @@ impl Reads for Postgres {
     }
 
     async fn older(&self) -> Result<Option<Older>, Error> {
-        Ok(None)
+        run!(self, "see whether it is an older copy", |db, inner| older::why(db, inner.namespace))
     }
 
     /// Commits one small row: whatever would stop an admission stops this too.

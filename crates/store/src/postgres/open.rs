@@ -8,8 +8,8 @@ use landfall_core::ports::store;
 use tokio_postgres::error::SqlState;
 
 use super::error::{Fault, plain};
-use super::moved_in;
 use super::pool::{Connection, Connections};
+use super::{moved_in, older, place as places};
 use super::{schema, tls};
 
 /// The oldest PostgreSQL that is used, as `server_version_num` has it.
@@ -175,8 +175,13 @@ pub(super) async fn open(
     if let Some(origin) = moved_in::unfinished(db).await.map_err(OpenError::of)? {
         return Err(OpenError::HalfFilled { place, origin });
     }
-    let id = enter(db, namespace).await.map_err(OpenError::of);
-    let id = id.map_err(|error| not_allowed(error, place, &options.schema))?;
+    let entered = async {
+        let id = enter(db, namespace).await?;
+        // After the namespace is there: one that the copy was too old to have is older as well.
+        places::settle(db).await?;
+        Ok(id)
+    };
+    let id = entered.await.map_err(|fault| not_allowed(OpenError::of(fault), place, &options.schema))?;
     connection.give_back();
     Ok(id)
 }
@@ -280,7 +285,7 @@ async fn enter(db: &ClientWrapper, namespace: &Namespace) -> Result<i64, Fault> 
     let id: i64 = match db.query_opt(known, &[name]).await? {
         Some(row) => row.try_get(0)?,
         None => {
-            db.execute("INSERT INTO namespace (name) VALUES ($1) ON CONFLICT DO NOTHING", &[name]).await?;
+            older::is_born(db, name).await?;
             db.query_one(known, &[name]).await?.try_get(0)?
         }
     };

@@ -34,6 +34,8 @@ const STEPS: &[Step] = &[
     // A program that does not know it takes a call in again.
     Step { sql: include_str!("migrations/0007_calls.sql"), runs_with: 7 },
     Step { sql: include_str!("migrations/0008_pulse.sql"), runs_with: 7 },
+    // A program that does not know it goes on with a database that was restored, and sends again what that has forgotten.
+    Step { sql: include_str!("migrations/0009_place.sql"), runs_with: 9 },
 ];
 
 /// The version this program knows.

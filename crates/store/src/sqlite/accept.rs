@@ -1,4 +1,4 @@
-//! A store that went back: what the file says of it, and a person's word that it is to be used as it is.
+//! A store that went back: what the file says of it, and the words of a person, that it did and that it is to be used as it is.
 
 use landfall_core::ports::store::{Command, Older, WriteError};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -20,6 +20,21 @@ pub(super) fn flag(db: &Connection, why: &Older) -> Result<(), Fault> {
     db.execute(
         "UPDATE command SET done = 1 WHERE done = 0 AND json_extract(kind, '$.type') = 'accept_store'",
         [],
+    )?;
+    Ok(())
+}
+
+/// A person says that the file is an older copy, for one namespace.
+pub(super) fn take_for_older(scope: &mut Scope<'_>) -> Result<(), Fault> {
+    let said = serde_json::to_string(&Older::Said)?;
+    scope.db.execute(
+        "INSERT INTO older (namespace, why) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        params![scope.namespace, said],
+    )?;
+    scope.db.execute(
+        "UPDATE command SET done = 1
+         WHERE namespace = ?1 AND done = 0 AND json_extract(kind, '$.type') = 'accept_store'",
+        [scope.namespace],
     )?;
     Ok(())
 }

@@ -129,6 +129,24 @@ impl Sqlite {
         Ok(Self { inner: Arc::new(Inner { file, opened, readers, writer }) })
     }
 
+    /// As [`Sqlite::open`], and refuses where there is no file yet.
+    pub fn open_existing(
+        location: &str,
+        namespace: &Namespace,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let file = open::file_of(location)?;
+        if !file.exists() {
+            return Err(OpenError::Missing { file });
+        }
+        Self::open(location, namespace, options)
+    }
+
+    /// Takes the store for an older copy of itself, by the word of a person. The file's lock says that no server runs on it.
+    pub async fn take_for_older(&self) -> Result<(), Error> {
+        self.inner.writer.transaction("take it for an older copy", accept::take_for_older).await
+    }
+
     /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it.
     pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
         let archive = move |scope: &mut scope::Scope<'_>| archive::archive(scope, chain);

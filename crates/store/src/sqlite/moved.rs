@@ -51,7 +51,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The other database has no mark: nothing would hold there what is to hold here.
+    /// The other database is a new one: nothing would hold there what is to hold here.
     fn refuse_if_older(&self, verdict: &Verdict) -> Result<(), OpenError> {
         let why: Option<String> = self
             .db

@@ -10,6 +10,7 @@ mod line;
 mod nodes;
 mod process;
 mod receiver;
+mod restored;
 mod server;
 mod wait;
 
@@ -23,6 +24,7 @@ pub(crate) use line::Line;
 pub(crate) use nodes::Nodes;
 pub(crate) use process::{Output, program, run, run_within, signal};
 pub(crate) use receiver::{Receiver, Taken};
+pub(crate) use restored::Restored;
 pub(crate) use server::{QUICK_WEBHOOKS, Server, Settings, WEBHOOK_SECRET, free_port};
 pub(crate) use wait::{LIMIT, pass, until, until_within};
 

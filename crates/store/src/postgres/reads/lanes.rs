@@ -11,6 +11,7 @@ use super::{Value, all};
 use crate::postgres::error::Fault;
 use crate::postgres::lanes::LaneNumbers;
 use crate::postgres::leases::lives;
+use crate::postgres::older;
 use crate::postgres::rows::{self, bits, number};
 
 /// The open attempts of lane `$1`: by the order of the key, and those that are apart.
@@ -40,7 +41,7 @@ pub(in crate::postgres) async fn load(
             ended: Vec::new(),
             attempts: Vec::new(),
             highest_signed: None,
-            older: None,
+            older: older::why(db, namespace).await?,
         });
     };
     let head = db.prepare_cached("SELECT token, version, details FROM lane WHERE id = $1").await?;
@@ -62,9 +63,11 @@ pub(in crate::postgres) async fn load(
     );
     let attempts = db.prepare_cached(&attempts).await?;
     let highest = db.prepare_cached(HIGHEST).await?;
+    let older = db.prepare_cached(older::WHY_OF_LANE).await?;
     let of_lane: [Value<'_>; 1] = [id];
+    let of_both: [Value<'_>; 2] = [&namespace, id];
     // One snapshot for all: a commit of ours whose answer was lost may land between them.
-    let (_, head, bound, ended, attempts, highest, _) = tokio::try_join!(
+    let (_, head, bound, ended, attempts, highest, older, _) = tokio::try_join!(
         biased;
         db.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
         db.query_one(&head, &of_lane),
@@ -72,6 +75,7 @@ pub(in crate::postgres) async fn load(
         db.query(&ended, &of_lane),
         db.query(&attempts, &of_lane),
         db.query_one(&highest, &of_lane),
+        db.query_one(&older, &of_both),
         db.batch_execute("COMMIT"),
     )?;
     let mut bound = bound.iter().map(rows::tx).collect::<Result<Vec<_>, _>>()?;
@@ -89,8 +93,7 @@ pub(in crate::postgres) async fn load(
         ended,
         attempts,
         highest_signed: highest.try_get::<_, Option<i64>>(0)?.map(|slot| Slot(number(slot))),
-        // A database has no mark beside it.
-        older: None,
+        older: older::of_lane(&older)?,
     })
 }
 

@@ -7,6 +7,7 @@ mod hints;
 mod journal;
 mod leases;
 mod lost;
+mod older;
 mod opening;
 mod poison;
 mod proxy;

@@ -292,3 +292,32 @@ async fn a_backup_is_not_made_where_the_store_is() {
     drop(store);
     assert!(open(&file).unwrap().tx(tx_id(1)).await.unwrap().is_some());
 }
+
+/// The only way for a copy that came with its own mark.
+#[tokio::test]
+async fn a_person_may_say_that_a_file_went_back() {
+    let copied = Copied::new().await;
+    copied.put_back();
+    fs::copy(mark(&copied.copy), mark(&copied.file)).unwrap();
+    let running = open(&copied.file).unwrap();
+    let again =
+        Sqlite::open_existing(copied.file.to_str().unwrap(), &Namespace::default(), &Options::default());
+    assert!(matches!(again.unwrap_err(), OpenError::InUse { .. }));
+    drop(running);
+    open(&copied.file).unwrap().take_for_older().await.unwrap();
+    assert_eq!(copied.older().await, Some(Older::Said));
+    let store = open(&copied.file).unwrap();
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Said));
+    assert!(accept(&store).await);
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Accepted));
+    // Said again before a lane has gone on.
+    store.take_for_older().await.unwrap();
+    assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    drop(store);
+    assert_eq!(copied.older().await, Some(Older::Said));
+    let nowhere = copied.file.with_extension("nowhere");
+    let missing =
+        Sqlite::open_existing(nowhere.to_str().unwrap(), &Namespace::default(), &Options::default());
+    assert!(matches!(missing.unwrap_err(), OpenError::Missing { .. }));
+    assert!(!nowhere.exists(), "none is made");
+}

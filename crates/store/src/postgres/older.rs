@@ -1,0 +1,130 @@
+//! A store that went back: what the database says of it, and the words of a person, that it did and that it is to be used as it is.
+
+use deadpool_postgres::ClientWrapper;
+use landfall_core::ports::store::{Command, Older};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::error::Fault;
+use super::lanes::LaneNumbers;
+use super::leases::lives;
+use super::small::CommandRows;
+
+/// Why namespace `$1` is an older copy.
+pub(super) const WHY: &str = "SELECT why FROM older WHERE namespace = $1";
+
+/// The same, and whether a person has accepted it and lane `$2` has not gone on yet.
+pub(super) const WHY_OF_LANE: &str = "SELECT (SELECT why FROM older WHERE namespace = $1),
+        EXISTS (SELECT 1 FROM command
+            WHERE lane = $2 AND NOT done AND kind::json ->> 'type' = 'accept_store')";
+
+/// Writes down, for everybody who has something in the database, that it is an older copy. An acceptance that lanes have not heard
+/// of was of an earlier time. A namespace that is made later is not older, unless another one still is: see [`is_born`].
+pub(super) async fn flag_all(db: &ClientWrapper, why: &Older) -> Result<(), Fault> {
+    let why = serde_json::to_string(why)?;
+    db.execute(
+        "INSERT INTO older (namespace, why) SELECT id, $1 FROM namespace
+         ON CONFLICT (namespace) DO UPDATE SET why = excluded.why",
+        &[&why],
+    )
+    .await?;
+    db.execute(
+        "UPDATE command SET done = true WHERE NOT done AND kind::json ->> 'type' = 'accept_store'",
+        &[],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Makes a namespace. While others wait for a person's word, the copy may have been made before this one was: it waits as well.
+pub(super) async fn is_born(db: &ClientWrapper, name: &str) -> Result<(), Fault> {
+    db.execute(
+        "WITH made AS (INSERT INTO namespace (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id)
+         INSERT INTO older (namespace, why)
+         SELECT made.id, others.why FROM made CROSS JOIN (SELECT why FROM older ORDER BY namespace LIMIT 1) others",
+        &[&name],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Why the database is an older copy, if it is.
+pub(super) async fn why(db: &ClientWrapper, namespace: i64) -> Result<Option<Older>, Fault> {
+    let look = db.prepare_cached(WHY).await?;
+    match db.query_opt(&look, &[&namespace]).await? {
+        Some(row) => read(row.try_get(0)?),
+        None => Ok(None),
+    }
+}
+
+/// The answer to [`WHY_OF_LANE`].
+pub(super) fn of_lane(row: &Row) -> Result<Option<Older>, Fault> {
+    let awaits: bool = row.try_get(1)?;
+    Ok(read(row.try_get(0)?)?.or(awaits.then_some(Older::Accepted)))
+}
+
+fn read(why: Option<&str>) -> Result<Option<Older>, Fault> {
+    let read = |why: &str| serde_json::from_str(why).map_err(|error| Fault::corrupt("older", error));
+    why.map(read).transpose()
+}
+
+/// Takes the database as it is.
+pub(super) async fn accept(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    commands: &[Command],
+) -> Result<bool, Fault> {
+    let lanes: Vec<_> = commands.iter().map(|command| command.lane).collect();
+    let lanes = numbers.find_or_make(db, namespace, lanes).await?;
+    let commands: Vec<(usize, &Command)> = commands.iter().enumerate().collect();
+    let rows = CommandRows::of(&commands, &lanes)?;
+    let insert = db.prepare_cached(CommandRows::INSERT).await?;
+    db.batch_execute("BEGIN").await?;
+    if db.execute("DELETE FROM older WHERE namespace = $1", &[&namespace]).await? == 0 {
+        db.batch_execute("ROLLBACK").await?;
+        return is_stored(db, namespace, &commands).await;
+    }
+    rows.insert(db, &insert, namespace).await?;
+    db.batch_execute("COMMIT").await?;
+    Ok(true)
+}
+
+/// An earlier try may have done it, and its answer was lost.
+async fn is_stored(
+    db: &ClientWrapper,
+    namespace: i64,
+    commands: &[(usize, &Command)],
+) -> Result<bool, Fault> {
+    let ids: Vec<Uuid> = commands.iter().map(|(_, command)| command.id.0).collect();
+    let look = "SELECT EXISTS (SELECT 1 FROM command WHERE namespace = $1 AND id = ANY ($2))";
+    Ok(db.query_one(look, &[&namespace, &ids]).await?.try_get(0)?)
+}
+
+/// A person says that it went back. Refused while a node is at work: its lanes would not hear of it.
+pub(super) async fn take_for(db: &ClientWrapper, namespace: i64) -> Result<(), Fault> {
+    db.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+    // A node that begins a session waits here.
+    db.query("SELECT 1 FROM landfall_schema FOR UPDATE", &[]).await?;
+    let live = concat!("SELECT node FROM session WHERE namespace = $1 AND ", lives!(), " LIMIT 1");
+    if let Some(row) = db.query_opt(live, &[&namespace]).await? {
+        let node: String = row.try_get(0)?;
+        return Err(Fault::Refused(format!(
+            "the node {node} is at work on this database; stop every node, then try again"
+        )));
+    }
+    let why = serde_json::to_string(&Older::Said)?;
+    db.execute(
+        "INSERT INTO older (namespace, why) VALUES ($1, $2) ON CONFLICT (namespace) DO NOTHING",
+        &[&namespace, &why],
+    )
+    .await?;
+    db.execute(
+        "UPDATE command SET done = true
+         WHERE namespace = $1 AND NOT done AND kind::json ->> 'type' = 'accept_store'",
+        &[&namespace],
+    )
+    .await?;
+    db.batch_execute("COMMIT").await?;
+    Ok(())
+}

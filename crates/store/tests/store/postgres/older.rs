@@ -1,0 +1,266 @@
+//! Databases that were restored or moved: each is noticed once, stays noticed, and is used again when a person says so.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use landfall_core::Namespace;
+use landfall_core::ports::store::{CommandKind, Leases as _, Log, Older, Reads};
+use landfall_store::Postgres;
+use landfall_store::postgres::Options;
+use tokio_postgres::{Client, NoTls};
+
+use super::PATIENCE;
+use crate::fixtures::*;
+use crate::world::Database;
+
+/// Databases of a test's own, in the cluster of all.
+struct Own {
+    root: Client,
+    url: String,
+    name: String,
+}
+
+impl Own {
+    async fn new() -> Self {
+        let url = Database::new().url;
+        let (root, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let name = format!("own_{:x}", RandomState::new().hash_one(0));
+        root.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        Self { root, url, name }
+    }
+
+    fn url_of(&self, name: &str) -> String {
+        let (server, _) = self.url.rsplit_once('/').unwrap();
+        format!("{server}/{name}")
+    }
+
+    async fn open_in(&self, namespace: &str) -> Postgres {
+        let namespace = Namespace(namespace.to_owned());
+        Postgres::open(&self.url_of(&self.name), &namespace, &Options::default()).await.unwrap()
+    }
+
+    async fn open(&self) -> Postgres {
+        self.open_in("default").await
+    }
+
+    async fn older(&self) -> Option<Older> {
+        self.open().await.older().await.unwrap()
+    }
+
+    async fn raw(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.url_of(&self.name), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("SET search_path = landfall").await.unwrap();
+        client
+    }
+
+    /// Makes one database of another, once nobody is connected to that.
+    async fn copy(&self, from: &str, to: &str) {
+        let copied = async {
+            while self.root.batch_execute(&format!("CREATE DATABASE {to} TEMPLATE {from}")).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, copied).await.expect("it is copied");
+    }
+
+    fn backup(&self) -> String {
+        format!("{}_backup", self.name)
+    }
+
+    async fn back_up(&self) {
+        self.copy(&self.name, &self.backup()).await;
+    }
+
+    /// Puts the backup where the database was.
+    async fn put_back(&self) {
+        self.root.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await.unwrap();
+        self.copy(&self.backup(), &self.name).await;
+    }
+
+    async fn end(self) {
+        for name in [self.backup(), self.name.clone()] {
+            self.root.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
+        }
+    }
+}
+
+async fn accept(store: &Postgres, n: u64) -> bool {
+    store.accept(vec![command(lane(1), n, CommandKind::AcceptStore)]).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_database_that_stays_where_it_is_is_never_older() {
+    let own = Own::new().await;
+    for n in 1..=3 {
+        let store = own.open().await;
+        assert_eq!(store.older().await.unwrap(), None);
+        admit_new(&store, request(lane(1), n)).await;
+        assert_eq!(store.load_lane(lane(1)).await.unwrap().older, None);
+        assert!(!accept(&store, 900).await, "there is nothing to accept");
+        assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    }
+    assert_eq!(own.open_in("another").await.older().await.unwrap(), None);
+    // Nor is one of a version that did not store its place.
+    let before = "DROP TABLE place, older; UPDATE landfall_schema SET version = 8, runs_with = 7";
+    own.raw().await.batch_execute(before).await.unwrap();
+    assert_eq!(own.older().await, None);
+    own.end().await;
+}
+
+#[tokio::test]
+async fn a_backup_in_the_place_of_a_newer_database_is_older_until_it_is_accepted() {
+    let own = Own::new().await;
+    admit_new(&own.open().await, keyed(lane(1), 1, "key-1")).await;
+    own.back_up().await;
+    own.put_back().await;
+    let elsewhere = Some(Older::Elsewhere);
+    assert_eq!(own.older().await, elsewhere);
+    // Every lane is told, also one that the copy has never heard of; it is noticed once, and stays so.
+    let store = own.open().await;
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, elsewhere);
+    assert_eq!(store.load_lane(lane(9)).await.unwrap().older, elsewhere);
+    admit_new(&store, keyed(lane(1), 2, "key-2")).await;
+    assert_eq!(own.older().await, elsewhere);
+
+    assert!(accept(&store, 900).await);
+    assert!(accept(&store, 900).await, "the same word, whose answer was lost");
+    assert_eq!(store.commands(lane(1), 10).await.unwrap().len(), 1);
+    // A lane that has not gone on by that word yet is older, however often it is loaded.
+    let store = own.open().await;
+    assert_eq!(store.older().await.unwrap(), None);
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Accepted));
+    assert_eq!(store.load_lane(lane(9)).await.unwrap().older, None);
+    let token = own_lane(&store).await;
+    let mut done = turn(lane(1), token, 0);
+    done.commands_done = vec![store.commands(lane(1), 10).await.unwrap()[0].id];
+    commit(&store, done).await.unwrap();
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, None);
+    assert!(!accept(&store, 901).await, "once");
+    store.close_session(session(1)).await.unwrap();
+    assert_eq!(own.older().await, None);
+    own.end().await;
+}
+
+async fn own_lane(store: &Postgres) -> landfall_core::Token {
+    crate::fixtures::own(store, lane(1)).await
+}
+
+#[tokio::test]
+async fn an_acceptance_that_no_lane_has_heard_of_is_not_valid_for_a_database_that_is_restored_later() {
+    let own = Own::new().await;
+    own.open().await.take_for_older().await.unwrap();
+    assert!(accept(&own.open().await, 900).await);
+    own.back_up().await;
+    own.put_back().await;
+    let store = own.open().await;
+    assert_eq!(store.older().await.unwrap(), Some(Older::Elsewhere));
+    assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    own.end().await;
+}
+
+#[tokio::test]
+async fn every_namespace_of_the_database_accepts_for_itself() {
+    let own = Own::new().await;
+    drop(own.open_in("other").await);
+    own.back_up().await;
+    // This one is not in the copy: what it did is forgotten all the same.
+    admit_new(&own.open().await, request(lane(1), 1)).await;
+    own.put_back().await;
+    let store = own.open().await;
+    assert_eq!(store.older().await.unwrap(), Some(Older::Elsewhere));
+    assert!(accept(&store, 900).await);
+    assert_eq!(store.older().await.unwrap(), None);
+    let third = own.open_in("third").await;
+    assert_eq!(third.older().await.unwrap(), Some(Older::Elsewhere), "it may have been there as well");
+    let other = own.open_in("other").await;
+    for (store, n) in [(&other, 901), (&third, 902)] {
+        assert!(accept(store, n).await);
+        assert_eq!(store.older().await.unwrap(), None);
+    }
+    assert_eq!(own.open_in("fourth").await.older().await.unwrap(), None);
+    own.end().await;
+}
+
+#[tokio::test]
+async fn tables_that_were_dropped_and_made_again_are_older() {
+    let own = Own::new().await;
+    admit_new(&own.open().await, request(lane(1), 1)).await;
+    let again = "ALTER TABLE lane RENAME TO was; CREATE TABLE lane (LIKE was INCLUDING ALL);
+         INSERT INTO lane SELECT * FROM was";
+    own.raw().await.batch_execute(again).await.unwrap();
+    assert_eq!(own.older().await, Some(Older::Elsewhere));
+    own.end().await;
+}
+
+/// Some providers keep the question for themselves.
+#[tokio::test]
+async fn a_user_that_may_not_ask_for_the_clusters_number_is_served_by_the_rest() {
+    let own = Own::new().await;
+    let raw = own.raw().await;
+    let role = format!("{}_user", own.name);
+    let may = async |may: bool| {
+        let word = if may { "GRANT" } else { "REVOKE" };
+        let preposition = if may { "TO" } else { "FROM" };
+        let sql = format!("{word} EXECUTE ON FUNCTION pg_control_system() {preposition} PUBLIC");
+        raw.batch_execute(&sql).await.unwrap();
+    };
+    raw.batch_execute(&format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'x'; CREATE SCHEMA landfall AUTHORIZATION {role}"
+    ))
+    .await
+    .unwrap();
+    let (_, place) = own.url.split_once('@').unwrap();
+    let (server, _) = place.split_once('/').unwrap();
+    let url = format!("postgres://{role}:x@{server}/{}", own.name);
+    let open = async || Postgres::open(&url, &Namespace::default(), &Options::default()).await.unwrap();
+    let cluster =
+        async || -> Option<i64> { raw.query_one("SELECT cluster FROM place", &[]).await.unwrap().get(0) };
+    may(false).await;
+    assert_eq!(open().await.older().await.unwrap(), None);
+    assert_eq!(cluster().await, None);
+    may(true).await;
+    assert_eq!(open().await.older().await.unwrap(), None);
+    let learnt = cluster().await;
+    assert!(learnt.is_some());
+    may(false).await;
+    assert_eq!(open().await.older().await.unwrap(), None);
+    assert_eq!(cluster().await, learnt, "it is not forgotten");
+    raw.batch_execute("UPDATE place SET cluster = 7").await.unwrap();
+    assert_eq!(open().await.older().await.unwrap(), None);
+    may(true).await;
+    assert_eq!(open().await.older().await.unwrap(), Some(Older::Elsewhere), "a dump of another cluster");
+    drop(raw);
+    let root = tokio_postgres::connect(&own.url, NoTls).await.unwrap();
+    tokio::spawn(root.1);
+    own.end().await;
+    root.0.batch_execute(&format!("DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_person_may_say_that_a_database_went_back_when_no_node_is_at_work() {
+    let database = Database::new();
+    let store = database.open().await;
+    admit_new(&store, request(lane(1), 1)).await;
+    store.open_session(session(2), "busy", LEASE).await.unwrap();
+    let busy = keep_alive(database.open().await, 2);
+    let refused = store.take_for_older().await.unwrap_err().to_string();
+    assert!(refused.contains("busy is at work"), "{refused}");
+    assert_eq!(store.older().await.unwrap(), None);
+    busy.abort();
+    store.close_session(session(2)).await.unwrap();
+    // A restore by disk brings the sessions of dead nodes along.
+    store.open_session(session(3), "dead", Duration::from_millis(300)).await.unwrap();
+    store.take_for_older().await.unwrap();
+    store.take_for_older().await.unwrap();
+    let store = database.open().await;
+    assert_eq!(store.older().await.unwrap(), Some(Older::Said));
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Said));
+    assert_eq!(database.open_in("other").await.older().await.unwrap(), Some(Older::Said), "see above");
+    assert!(accept(&store, 900).await);
+    // Said again before a lane has gone on.
+    store.take_for_older().await.unwrap();
+    assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    assert_eq!(store.older().await.unwrap(), Some(Older::Said));
+}
