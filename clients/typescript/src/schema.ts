@@ -230,7 +230,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resume; if it is on hold for unknown nonces, confirms that Landfall did not send them */
+        /** Resume; if it is on hold for nonces that this store does not know, a person's word to go on after them */
         post: operations["resumeLane"];
         delete?: never;
         options?: never;
@@ -2097,7 +2097,7 @@ export interface components {
             signer: components["schemas"]["Address"];
             /** @description raised by every acquisition */
             token: number;
-            /** @description nonces that the chain has used and Landfall did not send */
+            /** @description nonces that the chain has used and this store does not know: of another program, or of a newer copy of this store */
             unknownNonces?: {
                 block?: number;
                 hash?: components["schemas"]["Hash"];

@@ -5,7 +5,7 @@
 
 use landfall_core::ports::store::{Broken, Error, Holders};
 use landfall_core::silence::Silence;
-use landfall_core::{LaneId, SessionId};
+use landfall_core::{LaneId, Millis, SessionId};
 use tokio::time::Instant;
 
 use crate::handle::Handle;
@@ -66,16 +66,17 @@ impl Handle {
     /// Ends the session that holds a lane, by the word of a person that it is dead; all that it held is free. Should it live, the fence
     /// refuses its writes, and it begins anew.
     pub async fn break_lease(&self, lane: LaneId, session: SessionId) -> Result<BreakLease, Error> {
-        if session == self.shared.session {
-            return Ok(BreakLease::Own);
-        }
-        Ok(match self.shared.parts.store.break_lease(lane, session).await? {
+        // Nobody's session breaks nothing: it only shows whether there are leases.
+        let is_own = session == self.shared.session;
+        let asked = if is_own { SessionId::new(Millis(0), 0) } else { session };
+        Ok(match self.shared.parts.store.break_lease(lane, asked).await? {
             Broken::Yes { lanes } => {
                 let node = &self.shared.parts.node;
                 tracing::warn!(%session, lanes, %node, "a person said that this session is dead; what it held is free");
                 self.shared.work_for(lane);
                 BreakLease::Broken { lanes }
             }
+            Broken::NotHeld if is_own => BreakLease::Own,
             Broken::NotHeld => BreakLease::NotHeld,
             Broken::NoLeases => BreakLease::NoLeases,
         })

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Have events delivered to a URL, and see how that goes.
     #[command(subcommand)]
     Webhook(Webhook),
-    /// Archive the stored data of a reset development chain.
+    /// Go on after a replaced final block, or archive a reset development chain.
     #[command(subcommand)]
     Chain(Chain),
     /// Make keys and see their addresses.
@@ -195,7 +195,7 @@ pub(crate) enum Store {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Go on with a store that is an older copy. Shows what would go on; accepts with --yes.
+    /// Go on with a store that is an older copy. Without --yes it only shows: lanes, and the nonces that the store does not know.
     Accept(StoreAccept),
     /// Say that the store is an older copy, where it cannot notice that itself: every lane is on hold until it is accepted.
     ///

@@ -3,6 +3,17 @@
 //! The one binary. It names the adapters, fills them from the configuration, and offers the commands. Nothing here
 //! decides about transactions: that is `landfall-core`.
 
+/// As the standard library's, without its panic when the reader has gone: see [`output::write`].
+macro_rules! print {
+    ($($said:tt)*) => { $crate::output::write(format_args!($($said)*)) };
+}
+
+/// The same, with the end of a line.
+macro_rules! println {
+    () => { $crate::output::write(format_args!("\n")) };
+    ($($said:tt)*) => { $crate::output::write(format_args!("{}\n", format_args!($($said)*))) };
+}
+
 mod amount;
 mod cli;
 mod client;

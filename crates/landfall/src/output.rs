@@ -1,12 +1,30 @@
 //! How answers look: tables and colours on a terminal, JSON for programs.
 
-use std::io::{IsTerminal, Write as _};
+use std::fmt;
+use std::io::{ErrorKind, IsTerminal, Write as _};
 
 use console::measure_text_width;
 use landfall_core::ports::clock::Clock as _;
 use serde_json::Value;
 
+use crate::exit::Exit;
 use crate::system::SystemClock;
+
+/// The code of a program whose reader has gone, as shells tell it (128 and the number of SIGPIPE).
+const READER_GONE: i32 = 141;
+
+/// Writes to standard output. A reader that has gone (`landfall tx list | head -3`) ends the program without a word.
+pub(crate) fn write(said: fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    match out.write_fmt(said).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(READER_GONE),
+        Err(error) => {
+            eprintln!("landfall: standard output cannot be written: {error}");
+            std::process::exit(Exit::Failed as i32);
+        }
+    }
+}
 
 /// The error and what led to it, for a person.
 pub(crate) fn failure(error: &anyhow::Error) {

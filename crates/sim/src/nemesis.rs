@@ -286,7 +286,7 @@ pub(crate) async fn operate(world: Arc<World>, nodes: Arc<Nodes>) {
             for node in nodes.alive() {
                 let Some(handle) = nodes.handle(node) else { continue };
                 let hold = handle.explain_lane(lane.lane).await;
-                if hold.is_some_and(|text| text.contains("did not send")) {
+                if hold.is_some_and(|text| text.contains("this store does not know")) {
                     flood(&world, &handle, &lane).await;
                     world.trace(format_args!("an operator resumes {}", lane.lane));
                     // Refused by a node in trouble: the next round asks again.

@@ -62,19 +62,21 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
         true => (format!("nonce {first}"), "was"),
         false => (format!("nonces {first} to {last}"), "were"),
     };
-    let not_ours = format!(
-        "the chain has used {which} of this account, which Landfall did not send: another program uses the key, or the \
-         store is an older copy"
-    );
+    let not_known =
+        format!("this store does not know who used {which}: another program, or a newer copy of this store");
     match until {
-        Until::Person => format!("{not_ours}; look at them, then resume the lane"),
+        Until::Person => format!(
+            "{not_known}. Look at them. If they are other payments, resume the lane. If this store was put back, have all requests \
+             handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent"
+        ),
         Until::Same { slot, tx } => format!(
-            "{not_ours}; what used nonce {slot} did the same as transaction {tx}, which waits. Resume the lane if it was \
-             that: the transaction then ends as landed, and is not sent again"
+            "{not_known}; what used nonce {slot} did the same as transaction {tx}, which waits. If it is that payment, resume the \
+             lane: the transaction then ends as landed, and is not sent. If it is another one, resume the lane as well, and hand the \
+             transaction in again with a new request id"
         ),
         Until::LookedUp => format!(
-            "{which} {were} used by something that Landfall did not send, and an operator resumed the lane; it is being looked up what \
-             that was, so that nothing is done twice"
+            "{which} {were} used by something that this store does not know, and an operator resumed the lane; it is being looked up \
+             what that was, so that nothing is done twice"
         ),
         Until::Final { block: Some(block), confirmations } => {
             let so_far = confirmations

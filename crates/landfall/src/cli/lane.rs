@@ -23,7 +23,11 @@ pub(crate) enum Lane {
         after_help = "Example:\n  landfall lane pause 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
     )]
     Pause(LaneName),
-    /// Resume a lane; if it is on hold for unknown nonces, shows them, asks, and confirms that Landfall did not send them.
+    /// Resume a lane; where the chain has used nonces that this store does not know, shows them and asks.
+    ///
+    /// Another program used them, or a newer copy of this store. If they are other payments, go on. If this store was put back, have all
+    /// requests handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent. Waits
+    /// up to 10 seconds for the lane to go on, and fails while it is on hold.
     #[command(
         after_help = "Example:\n  landfall lane resume 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"
     )]

@@ -45,10 +45,16 @@ pub(crate) enum Tx {
         after_help = "Examples:\n  landfall tx speed-up invoice-17\n  landfall tx speed-up invoice-17 --max-fee 90gwei"
     )]
     SpeedUp(TxSpeedUp),
-    /// Approve a waiting transaction, or release one whose predecessor failed.
+    /// Approve a waiting transaction, or release one that is held.
+    ///
+    /// Held is one whose predecessor failed, or that may have landed before a restore: approve it if it is another one, reject it if it
+    /// is that one.
     #[command(after_help = "Example:\n  landfall tx approve invoice-17")]
     Approve(TxDecision),
-    /// Reject a transaction that waits for approval: it ends as failed.
+    /// Reject a transaction that waits for approval, or one that is held.
+    ///
+    /// It ends without being sent. Held is one whose predecessor failed, or that may have landed before a restore: reject it if it is that
+    /// one, approve it if it is another one.
     #[command(after_help = "Example:\n  landfall tx reject invoice-17")]
     Reject(TxDecision),
     /// Say whose transaction took its nonce and does the same.

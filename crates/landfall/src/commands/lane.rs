@@ -7,7 +7,9 @@ use alloy_primitives::U256;
 use anyhow::{Result, bail};
 use landfall_client::CommandAccepted;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use super::unknown;
 use crate::amount;
 use crate::cli::{Lane, LaneName};
 use crate::client::Client;
@@ -123,6 +125,13 @@ async fn break_lease(name: &LaneName, yes: bool) -> Result<()> {
     let Some(session) = owner["session"].as_str() else {
         bail!("nobody holds the lease of {signer} on chain {}; there is nothing to break", name.chain);
     };
+    if !owner["until"].is_string() {
+        bail!(
+            "this store has no leases to break: with SQLite a lock of the process is in their place, and ends with it. If {} hangs, \
+             stop it",
+            text(owner, "node")
+        );
+    }
     let node = text(owner, "node");
     if !yes {
         println!("{}", owner_lines(owner));
@@ -161,39 +170,71 @@ fn owner_lines(owner: &Value) -> String {
     lines.join("\n")
 }
 
-/// Where nonces were used that Landfall does not know, a person sees them first.
+/// Where nonces were used that the store does not know, a person sees them first. It fails while the lane stays on hold.
 async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     let (client, signer) = find(name).await?;
+    // Its word would wait for the acceptance, and then be about nonces that nobody has seen.
+    if client.store().await.is_ok_and(|store| store["older"] == true) {
+        bail!(
+            "the store is an older copy of itself, so every lane is on hold: look with `landfall store accept`, which resumes them \
+             with --yes. Nothing was resumed"
+        );
+    }
     let lane = json!(client.lane(name.chain, &signer).await?);
-    let unknown = lane["unknownNonces"].as_array().cloned().unwrap_or_default();
-    if !name.remote.json {
-        unknown.iter().for_each(|nonce| println!("{}", unknown_nonce(nonce)));
+    let unknown = unknown::of(&lane);
+    if !unknown.is_empty() && !name.remote.json {
+        println!("{}\n", unknown::table(unknown));
     }
     if !unknown.is_empty() && !yes {
-        let question = "Landfall did not send these. Go on after them?";
-        match output::asks(question) {
+        let question = unknown::question(unknown);
+        match output::asks(&question) {
             Some(true) => {}
             Some(false) => bail!("nothing was resumed"),
             None => bail!("{question} Say --yes: there is nobody to ask"),
         }
     }
-    steer(name, "resume", |lane| lane["paused"] == false && lane["disabled"] == false).await
+    let stored = client.steer_lane(name.chain, &signer, "resume").await?;
+    if name.remote.json {
+        output::json(&json!(stored));
+    } else {
+        eprintln!("waiting up to {} s for the lane to go on", APPLIED_WITHIN.as_secs());
+    }
+    // A command that was applied is a write of the lane; before that, or while it is loaded, health tells nothing.
+    let before = &lane["version"];
+    let is_done = |lane: &Value| lane["version"] != *before && is_healthy(lane);
+    let (lane, is_done) = look_until(&client, name.chain, &signer, is_done).await?;
+    if !is_healthy(&lane) {
+        let why = if lane["holdReason"].is_string() { text(&lane, "holdReason") } else { health(&lane) };
+        bail!(
+            "the lane is still on hold: {why}. The resume is stored; `landfall lane show {} {}` shows how it goes on",
+            name.chain,
+            name.signer
+        );
+    }
+    match (name.remote.json, is_done) {
+        (true, _) => {}
+        (false, true) => println!("{}", health(&lane)),
+        (false, false) => queued(name, &stored),
+    }
+    Ok(())
 }
 
-/// One line for a nonce that something else used.
-pub(crate) fn unknown_nonce(nonce: &Value) -> String {
-    let mut line = format!("nonce {}", text(nonce, "nonce"));
-    if nonce["hash"].is_string() {
-        let to = if nonce["to"].is_string() { text(nonce, "to") } else { "a new contract".to_owned() };
-        let (block, hash, value) = (text(nonce, "block"), text(nonce, "hash"), text(nonce, "value"));
-        line.push_str(&format!("  block {block}  {hash}  {value} wei to {to}"));
-    } else {
-        line.push_str("  not found yet what used it");
+/// The lane once it is so, or as it is when that takes too long; and which of the two.
+async fn look_until(
+    client: &Client,
+    chain: u64,
+    signer: &str,
+    is_so: impl Fn(&Value) -> bool,
+) -> Result<(Value, bool)> {
+    let deadline = Instant::now() + APPLIED_WITHIN;
+    loop {
+        let lane = json!(client.lane(chain, signer).await?);
+        let is_so = is_so(&lane);
+        if is_so || Instant::now() >= deadline {
+            return Ok((lane, is_so));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
-    if nonce["sameAs"].is_string() {
-        line.push_str(&format!("  did the same as {}, which then ends as landed", text(nonce, "sameAs")));
-    }
-    line
 }
 
 /// Asks, waits until it is so, and says how the lane is then.
@@ -204,20 +245,11 @@ async fn steer(name: &LaneName, verb: &str, is_done: impl Fn(&Value) -> bool) ->
         output::json(&json!(stored));
         return Ok(());
     }
-    let applied = async {
-        loop {
-            let lane = json!(client.lane(name.chain, &signer).await?);
-            if is_done(&lane) {
-                return anyhow::Ok(lane);
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    };
-    let Ok(lane) = tokio::time::timeout(APPLIED_WITHIN, applied).await else {
+    let (lane, is_done) = look_until(&client, name.chain, &signer, is_done).await?;
+    if !is_done {
         queued(name, &stored);
         return Ok(());
-    };
-    let lane = lane?;
+    }
     println!("{}", health(&lane));
     if lane["holdReason"].is_string() {
         println!("{}", text(&lane, "holdReason"));
@@ -306,6 +338,10 @@ fn shown_balance(wei: U256, brief: bool) -> String {
     }
 }
 
+fn is_healthy(lane: &Value) -> bool {
+    lane["healthy"] == true && lane["paused"] == false && lane["disabled"] == false
+}
+
 fn health(lane: &Value) -> String {
     if lane["paused"] == true {
         return coloured("paused", Colour::Yellow);
@@ -328,15 +364,16 @@ fn show(lane: &Value, balance: Option<&U256>) {
     if lane["holdReason"].is_string() {
         line("why", text(lane, "holdReason"));
     }
-    for nonce in lane["unknownNonces"].as_array().into_iter().flatten() {
-        line("unknown", unknown_nonce(nonce));
-    }
     line("balance", balance.map_or("-".to_owned(), |wei| amount::shown(*wei)));
     line("next nonce", text(lane, "nextNonce"));
-    line("chain count", text(lane, "chainCount"));
+    line("chain count", unknown::chain_count(lane));
     line("waiting", text(lane, "waiting"));
     line("in flight", format!("{} of {}", text(lane, "inFlight"), text(lane, "window")));
     line("free nonces", text(lane, "returned"));
     println!("{}", owner_lines(&lane["owner"]));
     line("token", format!("{} (version {})", text(lane, "token"), text(lane, "version")));
+    if !unknown::of(lane).is_empty() {
+        println!("\nNonces that the chain has used and this store does not know:");
+        println!("{}", unknown::table(unknown::of(lane)));
+    }
 }

@@ -17,6 +17,7 @@ mod serve;
 mod sim;
 mod store;
 mod tx;
+mod unknown;
 mod webhook;
 
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::ApiKey(command) => api_key::run(command).await?,
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Backup(args) => store::backup(&args)?,
-        Command::Store(command) => store::run(command).await?,
+        Command::Store(command) => return store::run(command).await,
         Command::Config(args) if args.markdown => print!("{}", printed::page()),
         Command::Config(args) => print!("{}", printed::example(args.chain, &args.rpc)?),
         Command::Openapi => print!("{}", *landfall_server::OPENAPI),

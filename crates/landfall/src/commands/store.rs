@@ -1,5 +1,6 @@
 //! `landfall store` and `landfall backup`: a copy of the store, and a store that went back.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -8,10 +9,11 @@ use landfall_core::ports::store::{Older, Reads as _};
 use landfall_store::{Postgres, Sqlite, postgres, sqlite};
 use serde_json::{Value, json};
 
-use super::lane::unknown_nonce;
+use super::unknown;
 use crate::cli::{Backup, Store, StoreAccept, StoreOlder};
 use crate::client::Client;
 use crate::config::{self, Config};
+use crate::exit::Exit;
 use crate::output::{self, text};
 
 /// Copies the store of a configuration, whether a server runs on it or not.
@@ -48,10 +50,10 @@ pub(crate) fn backup(args: &Backup) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn run(command: Store) -> Result<()> {
+pub(crate) async fn run(command: Store) -> Result<ExitCode> {
     match command {
         Store::Show { remote } => {
-            let state = Client::new(&remote.url)?.store().await?;
+            let state = Client::of(&remote)?.store().await?;
             if remote.json {
                 output::json(&state);
             } else if state["older"] == true {
@@ -59,7 +61,7 @@ pub(crate) async fn run(command: Store) -> Result<()> {
             } else {
                 println!("the store is not an older copy");
             }
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         Store::Accept(args) => accept(&args).await,
         Store::Older(args) => older(&args).await,
@@ -69,7 +71,7 @@ pub(crate) async fn run(command: Store) -> Result<()> {
 /// How long a large database may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-async fn older(args: &StoreOlder) -> Result<()> {
+async fn older(args: &StoreOlder) -> Result<ExitCode> {
     let config = Config::load(&args.config, std::env::vars())?;
     let shown = config.store.shown();
     if !args.yes {
@@ -89,7 +91,7 @@ async fn older(args: &StoreOlder) -> Result<()> {
              with its request id, and then run `landfall store accept` (docs/backup.md)"
         );
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says it to the store itself, on which no server may run; the reason that it has then.
@@ -114,23 +116,14 @@ async fn take_for_older(store: &config::Store) -> Result<Option<Older>> {
     Ok(store.older().await?)
 }
 
-async fn accept(args: &StoreAccept) -> Result<()> {
-    let client = Client::new(&args.remote.url)?;
+async fn accept(args: &StoreAccept) -> Result<ExitCode> {
+    let client = Client::of(&args.remote)?;
     let state = client.store().await?;
     if state["older"] != true {
         bail!("the store is not an older copy: there is nothing to accept");
     }
-    let lanes: Vec<Value> = client.lanes().await?.into_iter().map(|lane| json!(lane)).collect();
-    if !args.remote.json {
-        println!("{}\n", text(&state, "why"));
-        println!("{}\n", output::table(&HEADER, lanes.iter().map(row).collect()));
-        lanes.iter().for_each(show_unknown);
-    }
     if !args.yes {
-        bail!(
-            "nothing was accepted. Have callers hand in all requests again first, with their request ids: what has landed ends as \
-             landed then, and the rest is sent. Say --yes when they have (docs/backup.md)"
-        );
+        return show(&client, &state, args.remote.json).await;
     }
     let accepted = client.accept_store(args.despite_pool).await?;
     if args.remote.json {
@@ -142,20 +135,40 @@ async fn accept(args: &StoreAccept) -> Result<()> {
              compared with what waits: `landfall lane list`"
         );
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
+async fn show(client: &Client, state: &Value, as_json: bool) -> Result<ExitCode> {
+    // Only a lane that is asked for by itself says what used the nonces.
+    let mut lanes = Vec::new();
+    for lane in client.lanes().await? {
+        lanes.push(json!(client.lane(lane.chain_id, &lane.signer).await?));
+    }
+    if as_json {
+        output::json(&json!({ "accepted": false, "why": state["why"], "lanes": lanes }));
+    } else {
+        println!("{}\n", text(state, "why"));
+        println!("{}\n", output::table(&HEADER, lanes.iter().map(row).collect()));
+        for lane in lanes.iter().filter(|lane| !unknown::of(lane).is_empty()) {
+            let (signer, chain) = (text(lane, "signer"), text(lane, "chainId"));
+            println!(
+                "Nonces of {signer} on chain {chain} that the chain has used and the store does not know:"
+            );
+            println!("{}\n", unknown::table(unknown::of(lane)));
+        }
+        println!(
+            "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \
+             these nonces ends as landed then, and the rest is sent. Say --yes when they have (docs/backup.md)."
+        );
+    }
+    Ok(Exit::Failed.into())
 }
 
 const HEADER: [&str; 6] = ["chain", "signer", "next nonce", "chain count", "waiting", "in flight"];
 
 fn row(lane: &Value) -> Vec<String> {
-    ["chainId", "signer", "nextNonce", "chainCount", "waiting", "inFlight"]
-        .map(|field| text(lane, field))
-        .into()
-}
-
-/// Nonces that the chain has and the store does not, and what they did, as far as the server knows it.
-fn show_unknown(lane: &Value) {
-    for unknown in lane["unknownNonces"].as_array().into_iter().flatten() {
-        println!("{}: {}", text(lane, "signer"), unknown_nonce(unknown));
-    }
+    let [chain, signer, next, waiting, in_flight] =
+        ["chainId", "signer", "nextNonce", "waiting", "inFlight"].map(|field| text(lane, field));
+    vec![chain, signer, next, unknown::chain_count(lane), waiting, in_flight]
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use anyhow::Result;
 use indicatif::ProgressBar;
-use landfall_client::{Accepted, CommandAccepted, Payload, State, TxFilter};
+use landfall_client::{Accepted, CommandAccepted, Payload, State, Transaction, TxFilter};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Remote, Tx, TxDecision, TxList, TxName, TxReplace, TxSettle};
@@ -47,21 +47,16 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
         }
         Tx::Approve(TxDecision { name, version }) => {
             let (client, id) = find::tx(&name).await?;
-            Ok(told(&id, &client.approve(&id, version).await?, &name.remote))
+            Ok(decided(&id, &client.approve(&id, version).await?, &name.remote))
         }
         Tx::Reject(TxDecision { name, version }) => {
             let (client, id) = find::tx(&name).await?;
-            Ok(told(&id, &client.reject(&id, version).await?, &name.remote))
+            Ok(decided(&id, &client.reject(&id, version).await?, &name.remote))
         }
         Tx::Settle(TxSettle { name, ours, .. }) => {
             let (client, id) = find::tx(&name).await?;
-            let stored = client.settle(&id, if ours { "ours" } else { "foreign" }).await?;
-            if name.remote.json {
-                output::json(&json!(stored));
-            } else {
-                println!("queued; `landfall tx watch {id}` shows how it goes on");
-            }
-            Ok(ExitCode::SUCCESS)
+            let whose = if ours { "ours" } else { "foreign" };
+            Ok(decided(&id, &client.settle(&id, whose).await?, &name.remote))
         }
         Tx::Retry(name) => {
             let (client, id) = find::tx(&name).await?;
@@ -76,6 +71,16 @@ fn told(id: &str, stored: &CommandAccepted, remote: &Remote) -> ExitCode {
         output::json(&json!(stored));
     } else {
         println!("queued; the chain decides whether it was in time (`landfall tx watch {id}`)");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Says that a person's word is stored. It is not the chain that decides.
+fn decided(id: &str, stored: &CommandAccepted, remote: &Remote) -> ExitCode {
+    if remote.json {
+        output::json(&json!(stored));
+    } else {
+        println!("queued; `landfall tx watch {id}` shows how it goes on");
     }
     ExitCode::SUCCESS
 }
@@ -112,16 +117,17 @@ fn payload(value: U256, to: &Option<String>, data: &Option<String>, gas: Option<
 
 async fn get(name: &TxName, journal: bool) -> Result<ExitCode> {
     let (client, id) = find::tx(name).await?;
-    let mut tx = json!(client.transaction(&id).await?);
+    let tx = client.transaction(&id).await?;
     let entries = if journal { Some(client.journal(&id).await?) } else { None };
     if name.remote.json {
+        let mut tx = json!(tx);
         if let Some(entries) = entries {
             tx["journal"] = json!(entries);
         }
         output::json(&tx);
         return Ok(ExitCode::SUCCESS);
     }
-    show::transaction(&tx);
+    show::transaction(&json!(tx), carried_out(&client, &tx).await);
     if let Some(entries) = entries {
         println!("\n{}", show::journal(&entries));
     }
@@ -163,6 +169,13 @@ async fn list(args: TxList) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The nonce under which something that this store does not know carried it out. Only its journal has it.
+async fn carried_out(client: &Client, tx: &Transaction) -> Option<u64> {
+    let is_one = tx.state.has_ended() && tx.hash.is_some() && tx.nonce.is_none();
+    let entries = if is_one { client.journal(&tx.tx_id).await.ok()? } else { return None };
+    show::carried_out(&entries)
+}
+
 /// Follows a transaction to its end. The exit code is 0 only if it was confirmed.
 async fn watch(client: &Client, id: &str, remote: &Remote) -> Result<ExitCode> {
     let bar = if remote.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
@@ -176,7 +189,7 @@ async fn watch(client: &Client, id: &str, remote: &Remote) -> Result<ExitCode> {
             if remote.json {
                 output::json(&json!(tx));
             } else {
-                show::transaction(&json!(tx));
+                show::transaction(&json!(tx), carried_out(client, &tx).await);
             }
             let well = tx.state == State::Confirmed;
             return Ok(if well { ExitCode::SUCCESS } else { Exit::NoSuccess.into() });

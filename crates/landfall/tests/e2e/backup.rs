@@ -100,8 +100,29 @@ async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word
     chain.mine(5).await;
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..5), 0));
 
+    until("it is known what used the nonces", async || {
+        let unknown = api.lane(&signer(0)).await["unknownNonces"].as_array().cloned().unwrap_or_default();
+        (unknown.len() == 3 && unknown.iter().all(|one| one["sameAs"].is_string())).then_some(())
+    })
+    .await;
+    // Without --yes it only shows: which nonces, and what they did the same as.
     let asked = command(&server, &["store", "accept"]).await;
-    assert!(!asked.ok() && asked.said.contains("--yes"), "{}", asked.said);
+    assert_eq!(asked.code, Some(1), "{}", asked.said);
+    assert!(asked.stdout.contains("Say --yes") && !asked.said.contains("error"), "{}", asked.said);
+    for (nonce, id) in (2..).zip(&forgotten) {
+        let shows = |line: &&str| line.starts_with(&format!("{nonce} ")) && line.ends_with(id);
+        let line = asked.stdout.lines().find(shows).unwrap_or_else(|| panic!("{nonce}: {}", asked.said));
+        assert!(line.contains(RECEIVER) && line.contains("0x"), "{line}");
+    }
+    let asked = command(&server, &["store", "accept", "--json"]).await;
+    let shown: Value = serde_json::from_str(&asked.stdout).unwrap();
+    assert_eq!((asked.code, &shown["accepted"]), (Some(1), &json!(false)), "{shown}");
+    assert_eq!(shown["lanes"][0]["unknownNonces"][0]["sameAs"], json!(forgotten[0]), "{shown}");
+    // A lane by itself cannot be resumed: nobody has handed everything in again.
+    let resumed = command(&server, &["lane", "resume", "31337", &signer(0), "--yes"]).await;
+    assert_eq!(resumed.code, Some(1), "{}", resumed.said);
+    assert!(resumed.said.contains("landfall store accept"), "{}", resumed.said);
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
     let accepted = command(&server, &["store", "accept", "--yes"]).await;
     assert!(accepted.ok(), "{}", accepted.said);
     assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
@@ -115,6 +136,8 @@ async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word
         assert!(tx.get("nonce").is_none() || tx["nonce"].is_null(), "it was not signed again: {tx}");
         assert!(api.time_line(id).await.contains(&"carried_out".to_owned()));
     }
+    let seen = command(&server, &["tx", "get", &forgotten[0]]).await;
+    assert!(seen.stdout.contains("2, which this store did not assign"), "{}", seen.said);
     // New ones go on after the forgotten ones, and nothing was sent twice.
     let next = api.submit(&request(5)).await;
     assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 5);

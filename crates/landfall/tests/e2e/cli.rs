@@ -137,6 +137,15 @@ async fn transactions_and_lanes_are_sent_shown_and_steered_from_the_command_line
     })
     .await;
     let held = cli(&["tx", "send", "--to", RECEIVER, "--json"]).await.json();
+    // With SQLite there are no leases, whoever is said to be dead.
+    let session = until("the lane has an owner", async || {
+        let session = server.api.lane(&signer(0)).await["owner"]["session"].clone();
+        session.is_string().then(|| json!({ "session": session }))
+    })
+    .await;
+    cli(&["lane", "break-lease", "31337", &signer(0), "--yes"]).await.bad(1, "no leases to break");
+    let path = format!("/api/v1/lanes/31337/{}/break-lease", signer(0));
+    server.api.post(&path, &session).await.expect_problem(409, "no_leases");
     cli(&["tx", "cancel", &text(&held, "txId"), "--json"]).await.json();
     // Not confirmed: the code says so.
     cli(&["tx", "watch", &text(&held, "txId")]).await.bad(3, "cancelled");
@@ -233,4 +242,16 @@ async fn the_simulator_repeats_a_seed_and_runs_many() {
     let many = landfall(folder.path(), &["sim", "--seeds", "4", "--from", "5", "--json"]).await.json();
     assert_eq!(many["runs"], 4);
     landfall(folder.path(), &["sim", "--seeds", "0"]).await.bad(2, "0 is not in");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than a pipe holds.
+    let mut command = program(folder.path());
+    command.arg("openapi").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(141), String::new()));
 }

@@ -95,8 +95,53 @@ async fn after_a_restart_a_lane_holds_for_nonces_that_it_does_not_know_names_the
     let mut resume = program(server.folder());
     resume.args(["lane", "resume", "31337", &signer(0), "--yes"]).env("LANDFALL_URL", api.url());
     let resumed = run(resume).await;
-    assert!(resumed.ok() && resumed.said.contains("nonce 1"), "{}", resumed.said);
+    let shows = resumed.stdout.lines().any(|line| line.starts_with("1 "));
+    assert!(resumed.ok() && shows, "{}", resumed.said);
     assert_eq!(api.until_state(&waits, "confirmed").await["nonce"], 3);
+    assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (1, 1)]));
+}
+
+#[tokio::test]
+async fn a_resume_fails_as_long_as_the_lane_is_on_hold_and_says_what_for() {
+    let chain = Chain::that_settles_at_once().await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let api = server.api.clone();
+    let first = api.submit(&ours(0)).await;
+    chain.until_pooled(1).await;
+    chain.mine(3).await;
+    api.until_state(&first, "confirmed").await;
+    server.kill().await;
+    let alike = json!([{ "from": signer(0), "to": RECEIVER, "data": marker(1), "gas": "0x7530" }]);
+    chain.call("eth_sendTransaction", alike).await;
+    chain.mine(1).await;
+    server.spawn();
+    server.until_ready().await;
+    let waits = api.submit(&ours(1)).await;
+    let same = |tx: &Value| text(tx, "stuckReason").contains("did the same as transaction");
+    let tx = api.until_tx(&waits, "it names the nonce", same).await;
+    assert!(text(&tx, "stuckReason").contains("another program, or a newer copy of this store"), "{tx}");
+    let lane = async |verb: &str, rest: &[&str]| {
+        let mut command = program(server.folder());
+        command.args(["lane", verb, "31337", &signer(0)]).args(rest).env("LANDFALL_URL", api.url());
+        run(command).await
+    };
+    let shown = lane("show", &[]).await;
+    assert!(shown.ok() && shown.stdout.contains(&waits) && shown.stdout.contains("0 wei"), "{}", shown.said);
+    let asked = lane("resume", &[]).await;
+    assert_eq!(asked.code, Some(1), "{}", asked.said);
+    assert!(
+        asked.said.contains("does not know who used nonce 1") && asked.said.contains("--yes"),
+        "{}",
+        asked.said
+    );
+    // No block comes, so what used the nonce is not final.
+    let resumed = lane("resume", &["--yes"]).await;
+    assert_eq!(resumed.code, Some(1), "{}", resumed.said);
+    assert!(resumed.said.contains("still on hold: nonce 1 was used by something"), "{}", resumed.said);
+    chain.mine(4).await;
+    api.until_state(&waits, "confirmed").await;
+    let resumed = lane("resume", &[]).await;
+    assert!(resumed.ok() && resumed.stdout.contains("healthy"), "{}", resumed.said);
     assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (1, 1)]));
 }
 

@@ -237,7 +237,7 @@ fn lanes() -> Vec<Operation> {
         stored(on_lane(
             "/api/v1/lanes/{chain}/{signer}/resume",
             "resumeLane",
-            "Resume; if it is on hold for unknown nonces, confirms that Landfall did not send them",
+            "Resume; if it is on hold for nonces that this store does not know, a person's word to go on after them",
         )),
         stored(on_lane(
             "/api/v1/lanes/{chain}/{signer}/disable",

@@ -175,7 +175,10 @@ fn lane() -> Value {
             may("holdReason", said(text(), "why no nonces are assigned")),
             may(
                 "unknownNonces",
-                said(list(unknown_nonce()), "nonces that the chain has used and Landfall did not send"),
+                said(
+                    list(unknown_nonce()),
+                    "nonces that the chain has used and this store does not know: of another program, or of a newer copy of this store",
+                ),
             ),
             may("owner", owner),
             has("token", said(number(), "raised by every acquisition")),

@@ -99,7 +99,7 @@ fn every_hold_has_its_sentence() {
     world.play(Step::Crash);
     world.show(0, true);
     world.carry(Kind::Load, Fault::None);
-    world.says(waiting, &["nonce 6", "did not send", "resume the lane"]);
+    world.says(waiting, &["does not know who used nonce 6", "resume the lane"]);
     world.says(out, &["block 1, 1 of 2 confirmations"]);
     world.play(Step::ShowOther);
     world.says(waiting, &["another chain"]);

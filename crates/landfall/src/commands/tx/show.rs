@@ -1,6 +1,7 @@
 //! A transaction for people.
 
-use landfall_client::JournalEntry;
+use landfall_client::{JournalEntry, State};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::amount;
@@ -22,7 +23,12 @@ fn detail(said: &Map<String, Value>) -> String {
     parts.map(part).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn transaction(tx: &Value) {
+/// The nonce of one that something else carried out, by its journal.
+pub(super) fn carried_out(entries: &[JournalEntry]) -> Option<u64> {
+    entries.iter().rev().find(|entry| entry.kind == "carried_out")?.rest.get("slot")?.as_u64()
+}
+
+pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     let line = |name: &str, value: String| println!("{name:<14} {value}");
     line("txId", text(tx, "txId"));
     line("state", output::state(&text(tx, "state")));
@@ -35,7 +41,10 @@ pub(super) fn transaction(tx: &Value) {
     line("chain", text(tx, "chainId"));
     line("signer", text(tx, "signer"));
     line("requestId", text(tx, "requestId"));
-    line("nonce", text(tx, "nonce"));
+    match carried_out {
+        Some(nonce) => line("nonce", format!("{nonce}, which this store did not assign")),
+        None => line("nonce", text(tx, "nonce")),
+    }
     line("hash", text(tx, "hash"));
     line("to", text(tx, "payload.to"));
     line("value", amount::shown_text(&text(tx, "payload.value")));
@@ -60,6 +69,10 @@ pub(super) fn transaction(tx: &Value) {
     line("updated", text(tx, "updatedAt"));
 }
 
+fn has_ended(tx: &Value) -> bool {
+    State::deserialize(&tx["state"]).is_ok_and(State::has_ended)
+}
+
 /// Which of several contents is shown, and why.
 fn version(tx: &Value) -> Option<String> {
     let (shown, newest) = (tx["payloadVersion"].as_u64()?, tx["version"].as_u64()?);
@@ -72,6 +85,21 @@ fn version(tx: &Value) -> Option<String> {
     Some(match tx["wonVersion"].as_u64() {
         Some(won) if is_no_op(won) => format!("{shown} of {newest}; a no-op (version {won}) took its nonce"),
         Some(_) => format!("{shown} of {newest}, which the chain took"),
+        None if has_ended(tx) => format!("{shown} of {newest}"),
         None => format!("{shown} of {newest}; the chain decides which wins"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_chain_decides_between_contents_only_until_the_end() {
+        let of = |state: &str| version(&json!({ "state": state, "payloadVersion": 2, "version": 2 }));
+        assert_eq!(of("broadcast").as_deref(), Some("2 of 2; the chain decides which wins"));
+        assert_eq!(of("cancelled").as_deref(), Some("2 of 2"));
+    }
 }

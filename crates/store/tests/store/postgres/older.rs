@@ -87,7 +87,7 @@ impl Own {
 }
 
 async fn accept(store: &Postgres, n: u64) -> bool {
-    store.accept(vec![command(lane(1), n, CommandKind::AcceptStore)]).await.unwrap()
+    store.accept(vec![command(lane(1), n, CommandKind::AcceptStore { seen: None })]).await.unwrap()
 }
 
 #[tokio::test]

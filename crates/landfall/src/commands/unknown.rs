@@ -1,0 +1,104 @@
+//! Nonces that the chain has used and the store does not know, for people.
+
+use serde_json::Value;
+
+use crate::amount;
+use crate::output::{self, text};
+
+/// So many are shown of one lane.
+const MOST_SHOWN: usize = 20;
+/// So many the server looks up at once: where there are so many, there may be more.
+const MOST_LOOKED_UP: usize = 256;
+
+/// The ones of a lane, as the server shows it.
+pub(super) fn of(lane: &Value) -> &[Value] {
+    lane["unknownNonces"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The first ones as a table, and how many more there are.
+pub(super) fn table(unknown: &[Value]) -> String {
+    let header = ["nonce", "block", "hash", "to", "value", "same as"];
+    let shown = output::table(&header, unknown.iter().take(MOST_SHOWN).map(row).collect());
+    let at_least = if unknown.len() >= MOST_LOOKED_UP { "at least " } else { "" };
+    match unknown.len().saturating_sub(MOST_SHOWN) {
+        0 => shown,
+        more => format!("{shown}\n… and {at_least}{more} more"),
+    }
+}
+
+fn row(unknown: &Value) -> Vec<String> {
+    if !unknown["hash"].is_string() {
+        return vec![text(unknown, "nonce"), text(unknown, "block"), "not found yet".to_owned()];
+    }
+    let to = if unknown["to"].is_string() { text(unknown, "to") } else { "a new contract".to_owned() };
+    let value = amount::shown_text(&text(unknown, "value"));
+    let [nonce, block, hash, same_as] =
+        ["nonce", "block", "hash", "sameAs"].map(|field| text(unknown, field));
+    vec![nonce, block, hash, to, value, same_as]
+}
+
+/// How many nonces of the account the chain has used: what the lane has stored, or what was seen since.
+pub(super) fn chain_count(lane: &Value) -> String {
+    let unknown = of(lane);
+    let seen = unknown.iter().filter_map(|one| one["nonce"].as_u64()?.checked_add(1)).max();
+    let stored = lane["chainCount"].as_u64();
+    match seen.max(stored) {
+        None => "-".to_owned(),
+        seen if seen > stored && unknown.len() >= MOST_LOOKED_UP => {
+            format!("{} or more", seen.unwrap_or_default())
+        }
+        count => count.unwrap_or_default().to_string(),
+    }
+}
+
+/// What a person is asked before a lane goes on after them.
+pub(super) fn question(unknown: &[Value]) -> String {
+    let nonce = |one: Option<&Value>| one.map_or("-".to_owned(), |one| text(one, "nonce"));
+    let which = match unknown {
+        [one] => format!("nonce {}", nonce(Some(one))),
+        _ => format!("nonces {} to {}", nonce(unknown.first()), nonce(unknown.last())),
+    };
+    format!(
+        "This store does not know who used {which}: another program, or a newer copy of this store.\n\
+         If they are other payments, go on. If this store was put back, have all requests handed in again first: one that waits \
+         and is the same payment as one of them then ends as landed, and is not sent.\n\
+         Go on after them?"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lane(nonces: std::ops::Range<u64>) -> Value {
+        let one = |nonce| json!({ "nonce": nonce, "block": 9, "hash": "0xab", "to": "0xcd", "value": "1500000000000000000" });
+        json!({ "chainCount": 3, "unknownNonces": nonces.map(one).collect::<Vec<_>>() })
+    }
+
+    #[test]
+    fn unknown_nonces_are_shown_with_what_they_did_and_only_so_many_of_them() {
+        let mut few = lane(3..5);
+        few["unknownNonces"][0]["sameAs"] = json!("01a1");
+        few["unknownNonces"][1] = json!({ "nonce": 4 });
+        let shown = table(of(&few));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[1], "3      9      0xab           0xcd  1.5 ether  01a1", "{shown}");
+        assert_eq!(lines[2], "4      -      not found yet", "{shown}");
+        assert_eq!((lines.len(), chain_count(&few)), (3, "5".to_owned()));
+
+        let more = lane(3..24);
+        let shown = table(of(&more));
+        assert_eq!((shown.lines().count(), shown.lines().last()), (22, Some("… and 1 more")));
+        let many = lane(3..259);
+        assert!(table(of(&many)).ends_with("… and at least 236 more"));
+        assert_eq!(chain_count(&many), "259 or more");
+    }
+
+    #[test]
+    fn a_lane_whose_nonces_are_all_known_has_the_count_that_it_stored() {
+        assert_eq!(chain_count(&json!({ "chainCount": 3 })), "3");
+        assert_eq!(chain_count(&json!({})), "-");
+    }
+}
