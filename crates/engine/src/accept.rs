@@ -49,14 +49,16 @@ impl Handle {
         }
         let parts = self.parts();
         let mut lanes: BTreeSet<LaneId> = parts.signers.keys().copied().collect();
-        if !despite_pool {
-            self.refuse_if_pooled(&lanes).await?;
-        }
+        let seen = match despite_pool {
+            true => BTreeMap::new(),
+            false => self.refuse_if_pooled(&lanes).await?,
+        };
         lanes.extend(self.store().lanes().await?.into_iter().map(|summary| summary.lane));
         let now = parts.clock.now();
         let command = |lane: LaneId| {
             let id = CommandId::new(now, parts.random.bits());
-            Command { id, lane, kind: CommandKind::AcceptStore { seen: None }, at: now }
+            let kind = CommandKind::AcceptStore { seen: seen.get(&lane).copied() };
+            Command { id, lane, kind, at: now }
         };
         let commands: Vec<Command> = lanes.into_iter().map(command).collect();
         let ids = commands.iter().map(|command| (command.lane, command.id)).collect();
@@ -71,9 +73,13 @@ impl Handle {
     }
 
     /// Nothing of the accounts is in the pool of any endpoint, beside what this store has bytes of. What a pool is known to hold is told
-    /// before a pool that is not known.
-    async fn refuse_if_pooled(&self, lanes: &BTreeSet<LaneId>) -> Result<(), AcceptError> {
+    /// before a pool that is not known. Answers the highest count of each account that an endpoint showed: what left a pool is below.
+    async fn refuse_if_pooled(
+        &self,
+        lanes: &BTreeSet<LaneId>,
+    ) -> Result<BTreeMap<LaneId, Slot>, AcceptError> {
         let mut unknown = None;
+        let mut seen = BTreeMap::new();
         for lane in lanes {
             let looks = match self.parts().chains.get(&lane.chain) {
                 Some(chain) => chain.chain.pools(lane.signer).await,
@@ -85,6 +91,8 @@ impl Handle {
                 unknown.get_or_insert((*lane, "no endpoint".to_owned(), "its chain has none".to_owned()));
             }
             for PoolLook { endpoint, found } in looks {
+                let latest = found.as_ref().map(|pooled| pooled.latest).unwrap_or_default();
+                seen.entry(*lane).and_modify(|seen: &mut Slot| *seen = latest.max(*seen)).or_insert(latest);
                 match found.map(|pooled| pooled.beside(&ours, SHOWN)) {
                     Ok(slots) if slots.is_empty() => {}
                     Ok(slots) => return Err(AcceptError::InPool { lane: *lane, endpoint, slots }),
@@ -96,7 +104,7 @@ impl Handle {
         }
         match unknown {
             Some((lane, endpoint, why)) => Err(AcceptError::PoolUnknown { lane, endpoint, why }),
-            None => Ok(()),
+            None => Ok(seen),
         }
     }
 }
