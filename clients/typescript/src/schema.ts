@@ -786,7 +786,7 @@ export interface components {
     schemas: {
         /** @description a person's word */
         Acceptance: {
-            /** @description also if transactions that this store does not know are in a node's pool, or nobody can tell */
+            /** @description also if transactions that this store does not know are in an endpoint's pool, or an endpoint does not tell */
             despitePool?: boolean;
         };
         /** @description it is on disk */

@@ -82,6 +82,7 @@ async fn one_that_does_not_tell_says_so_for_itself_alone() {
     assert!(said[0].is_ok(), "{said:?}");
     let why: Vec<&str> = said[1..].iter().map(|said| said.as_ref().unwrap_err().as_str()).collect();
     assert!(why[0].contains("neither txpool_contentFrom nor txpool_content"), "{why:?}");
-    assert!(why[1].contains("no answer within 300 ms"), "{why:?}");
+    // Whichever limit is noticed first.
+    assert!(why[1].contains("no answer within") || why[1].contains("timed out"), "{why:?}");
     assert!(why[2].contains("queued is missing"), "{why:?}");
 }

@@ -151,7 +151,12 @@ async fn a_store_is_not_accepted_while_a_pool_holds_a_nonce_behind_a_gap() {
     let mut server = Server::start(&chain.url(), Settings::default()).await;
     land(&server, 0..1).await;
     plain_copy(&server, "copy.db").await;
+    let marked = fs::read(file(&server, "landfall.db.mark")).unwrap();
     land(&server, 1..2).await;
+    until("the mark was written", async || {
+        fs::read(file(&server, "landfall.db.mark")).is_ok_and(|mark| mark != marked).then_some(())
+    })
+    .await;
     server.kill().await;
     put_back(&server, "copy.db");
     let forgotten =
