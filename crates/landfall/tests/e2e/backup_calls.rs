@@ -49,6 +49,7 @@ async fn command(server: &Server, args: &[&str]) -> crate::support::Output {
 async fn put_back(chain: &Chain, known: u64, all: u64) -> Server {
     let mut server = Server::start(&chain.url(), Settings::default()).await;
     let api = server.api.clone();
+    let mark = server.folder().join("landfall.db.mark");
     for nonce in 0..all {
         if nonce == known {
             let made = command(&server, &["backup", "copy.db"]).await;
@@ -57,6 +58,12 @@ async fn put_back(chain: &Chain, known: u64, all: u64) -> Server {
         let hash = pay(&api, nonce).await;
         Rpc(&api).until_receipt(&hash).await;
     }
+    // A copy of less than a second before the end is not noticed: the mark has to be written once more.
+    let marked = fs::read(&mark).unwrap();
+    let last = api.submit(&crate::support::transfer()).await;
+    api.until_state(&last, "confirmed").await;
+    until("the mark was written", async || fs::read(&mark).is_ok_and(|mark| mark != marked).then_some(()))
+        .await;
     server.kill().await;
     for gone in ["landfall.db-wal", "landfall.db-shm"] {
         drop(fs::remove_file(server.folder().join(gone)));

@@ -89,8 +89,10 @@ async fn calls_that_are_repeated_after_a_kill_in_another_order_pay_once_and_hear
     chain.mine_every(1).await;
     assert_paid_once(&api, &chain, 0, &plain, 0).await;
     assert_paid_once(&api, &chain, 1, &mixed, 4).await;
-    // They have ended, and are still known.
+    // They have ended, and are still known, an hour later by the chain's time as well.
     server.restart_after_kill().await;
+    chain.call("evm_increaseTime", json!([3_600])).await;
+    chain.mine(1).await;
     assert_eq!(pay_all(&api, 0, [3, 2, 1, 0]).await, plain);
     assert_eq!(pay_all(&api, 1, [3, 2, 1, 0]).await, mixed);
     assert_eq!((chain.count(&signer(0)).await, chain.count(&signer(1)).await), (4, 8));

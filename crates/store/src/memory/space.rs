@@ -202,10 +202,7 @@ impl Space {
         self.older = Some(why);
         let is_acceptance = |stored: &&StoredCommand| {
             !stored.done
-                && matches!(
-                    stored.command.kind,
-                    landfall_core::ports::store::CommandKind::AcceptStore { .. }
-                )
+                && matches!(stored.command.kind, landfall_core::ports::store::CommandKind::AcceptStore { .. })
         };
         let open: Vec<CommandId> =
             self.commands.values().filter(is_acceptance).map(|stored| stored.command.id).collect();

@@ -62,7 +62,9 @@ impl ModelStore {
 
     /// A person has accepted it, and the lane has not gone on yet.
     fn awaits_acceptance(&self) -> bool {
-        self.commands.iter().any(|(command, done)| !done && matches!(command.kind, CommandKind::AcceptStore { .. }))
+        self.commands
+            .iter()
+            .any(|(command, done)| !done && matches!(command.kind, CommandKind::AcceptStore { .. }))
     }
 
     /// What a new owner loads; every acquisition raises the token.

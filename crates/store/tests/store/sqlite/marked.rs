@@ -29,7 +29,8 @@ fn writes_until_it_is_killed_when_asked_to() {
         loop {
             let store = restless(Path::new(&file));
             say("opened");
-            if store.accept(vec![command(lane(1), 1, CommandKind::AcceptStore { seen: None })]).await.unwrap() {
+            if store.accept(vec![command(lane(1), 1, CommandKind::AcceptStore { seen: None })]).await.unwrap()
+            {
                 say("accepted");
             }
             let end = store.journal_after(JournalSeq(0), 1_000_000).await.unwrap().len() as u64;
