@@ -158,8 +158,12 @@ impl Client {
     }
 
     /// A person's word on whose transaction took its nonce and does the same: `ours` or `foreign`.
-    pub async fn settle(&self, id: &str, taken: &str) -> Result<CommandAccepted, Error> {
-        self.on_tx(id, "settle", Some(&json!({ "taken": taken }))).await
+    pub async fn settle(&self, id: &str, taken: &str, hash: Option<&str>) -> Result<CommandAccepted, Error> {
+        let mut settlement = json!({ "taken": taken });
+        if let Some(hash) = hash {
+            settlement["hash"] = json!(hash);
+        }
+        self.on_tx(id, "settle", Some(&settlement)).await
     }
 
     /// Does an ended one again, as a new one. Asking twice gives the same.

@@ -35,6 +35,10 @@ pub enum Cannot {
     OtherVersion { asked: ContentVersion, newest: ContentVersion },
     #[error("there is nothing to settle: nothing unknown that does the same has taken its nonce; it is {}", .0.name())]
     NotTaken(TxState),
+    #[error(
+        "its nonce was taken by {taken} by now, and not by {looked_at}; look at that one, and say whose it was"
+    )]
+    OtherTaker { looked_at: TxHash, taken: TxHash },
     #[error("nonce {slot} is in use{}; it ends only on chain", .tx.map_or(String::new(), |tx| format!(" by transaction {tx}")))]
     SlotBound { slot: Slot, tx: Option<TxId> },
     #[error("the chain has used nonce {slot}: the account's count is {count}")]
@@ -199,15 +203,17 @@ impl Handle {
     }
 
     /// A person's word on whose transaction took its nonce and does the same. Also of one that has ended, if its block was lost.
+    /// `looked_at`: the one that the person saw, if it was said; a word on it is none on another.
     pub async fn settle(
         &self,
         tx: &Transaction,
         whose: Whose,
+        looked_at: Option<TxHash>,
         key: Option<&RequestId>,
     ) -> Result<CommandId, SteerError> {
         let taken = tx.status.taken.as_deref().map(|taken| taken.hash);
         let asked = |hash: TxHash| CommandKind::Settle { tx: tx.id, whose, hash };
-        if let Some(hash) = taken.or(tx.status.hash)
+        if let Some(hash) = looked_at.or(taken).or(tx.status.hash)
             && let Some(known) = self.known_command(tx.lane, &asked(hash), key).await?
         {
             return Ok(known);
@@ -216,6 +222,9 @@ impl Handle {
             open(tx)?;
             return Err(Cannot::NotTaken(tx.status.state).into());
         };
+        if let Some(looked_at) = looked_at.filter(|looked_at| *looked_at != hash) {
+            return Err(Cannot::OtherTaker { looked_at, taken: hash }.into());
+        }
         Ok(self.command_keyed(tx.lane, asked(hash), key).await?)
     }
 

@@ -95,6 +95,7 @@ codes! {
     AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
     NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
     NothingToSettle, "nothing_to_settle", CONFLICT, "There is nothing to settle";
+    OtherTaker, "other_taker", CONFLICT, "Another transaction took the nonce";
     SlotBound, "slot_bound", CONFLICT, "The nonce is in use";
     SlotUsed, "slot_used", CONFLICT, "The chain has used the nonce";
     SlotGap, "slot_gap", CONFLICT, "A hole would be left";
@@ -249,6 +250,7 @@ impl From<SteerError> for Problem {
             Cannot::AtCeiling { .. } | Cannot::TooManyAttempts(_) => Code::AtCeiling,
             Cannot::NotAsked(_) | Cannot::OtherVersion { .. } => Code::NotAsked,
             Cannot::NotTaken(_) => Code::NothingToSettle,
+            Cannot::OtherTaker { .. } => Code::OtherTaker,
             Cannot::SlotBound { .. } => Code::SlotBound,
             Cannot::SlotUsed { .. } => Code::SlotUsed,
             Cannot::SlotGap { .. } => Code::SlotGap,

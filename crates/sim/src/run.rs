@@ -270,7 +270,7 @@ async fn settle_taken(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checker
     for tx in checkers.all().await.into_iter().filter(|tx| tx.status.taken.is_some()) {
         let handles = nodes.alive().into_iter().filter_map(|node| nodes.handle(node));
         for handle in handles {
-            if handle.settle(&tx, Whose::Ours, None).await.is_ok() {
+            if handle.settle(&tx, Whose::Ours, None, None).await.is_ok() {
                 world.trace(format_args!("an operator settles {} as ours", tx.id));
                 settled.push(tx.id);
                 break;

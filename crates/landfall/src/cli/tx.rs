@@ -140,6 +140,9 @@ pub(crate) struct TxSettle {
     /// It was somebody else's: the transaction is still to be done, or fails, as its onDisplaced says.
     #[arg(long)]
     pub(crate) foreign: bool,
+    /// The hash that you looked at: nothing is said of another.
+    #[arg(long)]
+    pub(crate) hash: Option<String>,
 }
 
 #[derive(Debug, Args)]

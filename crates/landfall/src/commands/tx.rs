@@ -53,10 +53,10 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
             let (client, id) = find::tx(&name).await?;
             Ok(decided(&id, &client.reject(&id, version).await?, &name.remote))
         }
-        Tx::Settle(TxSettle { name, ours, .. }) => {
+        Tx::Settle(TxSettle { name, ours, hash, .. }) => {
             let (client, id) = find::tx(&name).await?;
             let whose = if ours { "ours" } else { "foreign" };
-            Ok(decided(&id, &client.settle(&id, whose).await?, &name.remote))
+            Ok(decided(&id, &client.settle(&id, whose, hash.as_deref()).await?, &name.remote))
         }
         Tx::Retry(name) => {
             let (client, id) = find::tx(&name).await?;

@@ -221,8 +221,15 @@ async fn a_transaction_whose_slot_went_to_one_that_does_the_same_asks_for_a_pers
         api.post("/rpc/31337", &call).await.expect(200)["result"].clone()
     };
     assert_eq!(count().await, "0x0", "a caller is not told of what no receipt of ours shows");
+    // A word on another one is none on this.
+    let other = json!({ "taken": "ours", "hash": format!("0x{}", "7".repeat(64)) });
+    let settle = format!("/api/v1/tx/{id}/settle");
+    let refused = api.post(&settle, &other).await.expect_problem(409, "other_taker");
+    assert!(refused.contains(&taker), "{refused}");
+    let bad = json!({ "taken": "ours", "hash": "0x7" });
+    api.post(&settle, &bad).await.expect_problem(400, "bad_value");
     let mut settle = program(server.folder());
-    settle.args(["tx", "settle", &id, "--ours", "--url", api.url()]);
+    settle.args(["tx", "settle", &id, "--ours", "--hash", &taker, "--url", api.url()]);
     let settled = run(settle).await;
     assert!(settled.ok(), "{settled:?}");
     let done = api.until_state(&id, "confirmed").await;

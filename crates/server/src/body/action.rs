@@ -2,7 +2,7 @@
 
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
 use landfall_core::transaction::{Terms, Whose};
-use landfall_core::{ContentVersion, SessionId, Slot};
+use landfall_core::{ContentVersion, SessionId, Slot, TxHash};
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, wrong_type};
@@ -53,16 +53,28 @@ pub(crate) fn version(value: Value) -> Result<Option<ContentVersion>, Problem> {
     number.map(fits).transpose()
 }
 
-/// `{taken}`: whose it was.
-pub(crate) fn taken(value: Value) -> Result<Whose, Problem> {
+/// `{taken, hash?}`: whose it was, and the hash of the one that the person looked at.
+pub(crate) fn taken(value: Value) -> Result<(Whose, Option<TxHash>), Problem> {
     const WORDS: [(&str, Whose); 2] = [("ours", Whose::Ours), ("foreign", Whose::Foreign)];
     let mut fields = Fields::of(value, "")?;
     let whose = choice(&mut fields, "taken", &WORDS)?;
+    let looked_at = match fields.take("hash") {
+        None => None,
+        Some(Value::String(text)) => Some(text.parse().map(TxHash).map_err(|_| {
+            Problem::at(
+                Code::BadValue,
+                "hash",
+                format!("hash is {text:?}; it must be 0x and 64 hexadecimal digits"),
+            )
+        })?),
+        Some(other) => return Err(wrong_type("hash", "a string", &other)),
+    };
     fields.finish()?;
-    whose.ok_or_else(|| {
+    let whose = whose.ok_or_else(|| {
         let text = "taken is missing: \"ours\" if the transaction is done by it, \"foreign\" if not";
         Problem::at(Code::MissingField, "taken", text)
-    })
+    })?;
+    Ok((whose, looked_at))
 }
 
 /// `{options?}`: what is given takes the place of the old ones as a whole.

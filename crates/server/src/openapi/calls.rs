@@ -190,7 +190,7 @@ fn steering() -> Vec<Operation> {
                  ends.",
             )
             .takes(refer("Settlement"), true)
-            .refuses(&[Code::BadValue, Code::NothingToSettle]),
+            .refuses(&[Code::BadValue, Code::NothingToSettle, Code::OtherTaker]),
         post("/api/v1/tx/{id}/retry", "retry", "Do an ended transaction again, as a new one")
             .says("A transaction has one retry: asking twice gives the same.")
             .at("id", tx_id())

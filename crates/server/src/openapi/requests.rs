@@ -207,7 +207,8 @@ fn speed_up() -> Value {
 
 fn settlement() -> Value {
     let whose = said(words(["ours", "foreign"]), "whose transaction took the nonce and does the same");
-    example(object("", [has("taken", whose)]), json!({ "taken": "ours" }))
+    let hash = said(refer("Hash"), "the one that was looked at; refused if it is another by now");
+    example(object("", [has("taken", whose), may("hash", hash)]), json!({ "taken": "ours" }))
 }
 
 fn slot_range() -> Value {

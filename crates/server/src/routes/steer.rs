@@ -101,8 +101,8 @@ pub(crate) async fn settle(
     body: Body,
 ) -> Answer {
     let tx = find(&app, &caller, &id).await?.tx;
-    let whose = body::taken(body::json(&headers, &taken(body)?)?)?;
-    let command = app.handle.settle(&tx, whose, key(&headers)?.as_ref()).await?;
+    let (whose, looked_at) = body::taken(body::json(&headers, &taken(body)?)?)?;
+    let command = app.handle.settle(&tx, whose, looked_at, key(&headers)?.as_ref()).await?;
     Ok(accepted(command, json!({ "type": "settle", "tx": tx.id, "taken": whose })))
 }
 
