@@ -120,11 +120,18 @@ impl Known {
         if calls.lanes.is_empty() {
             return Ok(());
         }
-        let by_call = db.prepare_cached(&by_call()).await?;
+        let by_call = format!(
+            "SELECT {} FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
+             JOIN tx ON tx.lane = u.lane AND tx.api_key = u.api_key AND tx.caller_nonce = u.nonce
+                AND tx.caller_nonce IS NOT NULL
+             JOIN lane ON lane.id = tx.lane",
+            rows::TX_COLUMNS
+        );
+        let by_call = db.prepare_cached(&by_call).await?;
         self.take_calls(&db.query(&by_call, &[&calls.lanes, &calls.keys, &calls.nonces]).await?)
     }
 
-    /// What [`by_call`] has found.
+    /// Transactions that were looked up by their calls.
     pub(super) fn take_calls(&mut self, found: &[Row]) -> Result<(), Fault> {
         for row in found {
             let tx = rows::tx(row)?;
@@ -184,12 +191,11 @@ impl Known {
     }
 }
 
-/// Transactions by their calls.
-pub(super) fn by_call() -> String {
+/// Transactions of calls from before keys.
+pub(super) fn before_keys() -> String {
     format!(
-        "SELECT {} FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS u (lane, api_key, nonce)
-         JOIN tx ON tx.lane = u.lane AND tx.api_key = u.api_key AND tx.caller_nonce = u.nonce
-            AND tx.caller_nonce IS NOT NULL
+        "SELECT {} FROM unnest($1::bigint[], $2::bigint[]) AS u (lane, nonce)
+         JOIN tx ON tx.api_key = '' AND tx.lane = u.lane AND tx.caller_nonce = u.nonce AND tx.caller_nonce IS NOT NULL
          JOIN lane ON lane.id = tx.lane",
         rows::TX_COLUMNS
     )

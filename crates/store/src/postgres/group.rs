@@ -320,7 +320,7 @@ async fn body<'g>(
     let heads_of: [Value<'_>; 1] = [&numbers];
     let places_of: [Value<'_>; 1] = [&named];
     let earlier = Calls::before_keys(&news, &lanes);
-    let earlier_of: [Value<'_>; 3] = [&earlier.lanes, &earlier.keys, &earlier.nonces];
+    let earlier_of: [Value<'_>; 2] = [&earlier.lanes, &earlier.nonces];
     let mut calls = Calls::of(&news, &lanes);
     calls.append(&earlier);
     let calls_of: [Value<'_>; 3] = [&calls.lanes, &calls.keys, &calls.nonces];
@@ -332,7 +332,7 @@ async fn body<'g>(
         some(db, &prepared.alone, news.is_empty(), &others_of),
         Stayed::rows(db, &prepared.stayed, namespace, &news),
         some(db, &prepared.stayed_calls, calls.lanes.is_empty(), &calls_of),
-        some(db, &prepared.calls, earlier.lanes.is_empty(), &earlier_of),
+        some(db, &prepared.before_keys, earlier.lanes.is_empty(), &earlier_of),
         commands.insert(db, &prepared.command, namespace),
         chains.put(db, &prepared.chain, namespace),
         lock(db, &prepared.lock, &numbers),
@@ -655,7 +655,7 @@ struct Prepared {
     insert: Statement,
     stayed: Statement,
     stayed_calls: Statement,
-    calls: Statement,
+    before_keys: Statement,
     command: Statement,
     chain: Statement,
     lock: Statement,
@@ -682,7 +682,7 @@ impl Prepared {
             insert: db.prepare_cached(if has_calls { admit::INSERT_CALLS } else { admit::INSERT }).await?,
             stayed: db.prepare_cached(forget::STAYED).await?,
             stayed_calls: db.prepare_cached(forget::STAYED_CALLS).await?,
-            calls: db.prepare_cached(&admit::by_call()).await?,
+            before_keys: db.prepare_cached(&admit::before_keys()).await?,
             command: db.prepare_cached(CommandRows::INSERT).await?,
             chain: db.prepare_cached(ChainRows::PUT).await?,
             lock: db.prepare_cached(commit::LOCK).await?,
