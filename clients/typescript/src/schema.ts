@@ -2248,7 +2248,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "nothing_to_settle" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2428,6 +2428,8 @@ export interface components {
          *     }
          */
         Settlement: {
+            /** @description the one that was looked at; refused if it is another by now */
+            hash?: components["schemas"]["Hash"];
             /**
              * @description whose transaction took the nonce and does the same
              * @enum {string}
@@ -7036,7 +7038,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `already_final`: The transaction has ended; `nothing_to_settle`: There is nothing to settle */
+            /** @description `already_final`: The transaction has ended; `nothing_to_settle`: There is nothing to settle; `other_taker`: Another transaction took the nonce */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7044,7 +7046,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "already_final" | "nothing_to_settle";
+                        code?: "already_final" | "nothing_to_settle" | "other_taker";
                     };
                 };
             };
