@@ -95,21 +95,19 @@ async fn remove(db: &ClientWrapper, namespace: i64, going: &[(Transaction, i64)]
         going.iter().map(|(tx, _)| tx.request.request_id.as_ref().map(RequestId::as_str)).collect();
     let kept: Vec<Kept> = going.iter().map(|(tx, _)| Kept::of(tx)).collect();
     let details = kept.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    let calls: Vec<_> =
-        kept.iter().map(|kept| kept.call.as_ref().map(|call| call_columns(&call.id))).collect();
-    let api_keys: Vec<Option<&str>> = calls.iter().map(|call| call.map(|(key, _)| key)).collect();
-    let nonces: Vec<Option<i64>> = calls.iter().map(|call| call.map(|(_, nonce)| nonce)).collect();
     let first: Vec<Option<&[u8]>> =
         kept.iter().map(|kept| kept.first_hash.as_ref().map(|hash| hash.0.as_slice())).collect();
     let keep = db
         .prepare_cached(
+            // Of several that gave one nonce before calls were known, one has it.
             "INSERT INTO kept (namespace, id, signer, request_id, details, lane, api_key, caller_nonce, first_hash)
-             SELECT $1, u.* FROM unnest($2::uuid[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                $8::bigint[], $9::bytea[]) AS u",
+             SELECT $1, u.id, u.signer, u.key, u.details, u.lane, tx.api_key, tx.caller_nonce, u.first_hash
+             FROM unnest($2::uuid[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bytea[])
+                AS u (id, signer, key, details, lane, ord, first_hash)
+             JOIN tx ON tx.ord = u.ord",
         )
         .await?;
-    db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details, &lanes, &api_keys, &nonces, &first])
-        .await?;
+    db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details, &lanes, &ords, &first]).await?;
     for table in ["attempt", "journal"] {
         let delete = format!(
             "DELETE FROM {table} USING unnest($1::uuid[], $2::bigint[]) AS u (tx, lane)

@@ -86,6 +86,16 @@ pub(crate) async fn call_after_the_upgrade(store: &dyn Store) {
     assert_eq!(replayed(admit(store, newest).await).id, tx_id(6), "of two with one nonce, the newest");
     admit_new(store, retried(&called(lane(1), 4, call(None, 4)), 104)).await;
     assert_eq!(store.tx_by_call(lane(1), &call(None, 6)).await.unwrap(), None);
+    // Of both the history may go, and the nonce is still the newest's.
+    for (n, slot) in [(5, 2), (6, 3)] {
+        let new = called(lane(1), n, call(None, 5));
+        sign(store, &new, n, slot).await;
+        end(store, &new, n, TxState::Confirmed, Some(slot)).await;
+    }
+    admit_new(store, request(lane(1), 120)).await;
+    assert!(forget(store, LATER).await >= 2);
+    let told = admit(store, retried(&called(lane(1), 6, call(None, 5)), 107)).await;
+    assert!(matches!(&told, Admission::Removed(kept) if kept.id == tx_id(6)), "{told:?}");
 }
 
 pub(crate) async fn a_nonce_given_again_for_the_same_is_a_replay_in_every_state(mut world: World) {
