@@ -85,6 +85,7 @@ struct Run {
     nodes: Vec<Api>,
     acknowledged: AtomicU64,
     landed: AtomicU64,
+    killed: AtomicU64,
     /// Which node is asked next.
     turn: AtomicU64,
 }
@@ -140,9 +141,12 @@ impl Run {
         let mut told = Vec::new();
         let limit = self.scale.limit;
         for number in (0..self.scale.count).filter(|number| number / SIGNERS % CALLERS == caller) {
-            until_within(limit, "the chain keeps up", async || {
+            until_within(limit, "the chain and the kills keep up", async || {
                 let ahead = self.acknowledged.load(Ordering::Relaxed);
-                (ahead < self.landed.load(Ordering::Relaxed) + AHEAD).then_some(())
+                let Scale { count, kills, .. } = self.scale;
+                // Something is left for every kill, however quickly everything lands.
+                let share = count * (self.killed.load(Ordering::Relaxed) + 1) / (kills + 1);
+                (ahead < share.min(self.landed.load(Ordering::Relaxed) + AHEAD)).then_some(())
             })
             .await;
             let first = self.hand_over(Asked(number)).await;
@@ -185,6 +189,7 @@ impl Run {
             let server = &mut servers[random.random_range(0..self.nodes.len())];
             server.kill().await;
             server.spawn();
+            self.killed.fetch_add(1, Ordering::Relaxed);
         }
         for server in servers {
             server.until_ready().await;
@@ -199,6 +204,7 @@ async fn each_lands_once(chain: Chain, mut servers: Vec<Server>, scale: Scale, m
         nodes: servers.iter().map(|server| server.api.clone()).collect(),
         acknowledged: AtomicU64::new(0),
         landed: AtomicU64::new(0),
+        killed: AtomicU64::new(0),
         turn: AtomicU64::new(0),
     };
     let callers = join_all((0..CALLERS).map(|caller| run.call(caller)));

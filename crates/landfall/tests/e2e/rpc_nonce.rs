@@ -55,7 +55,8 @@ async fn assert_paid_once(api: &Api, chain: &Chain, payer: usize, hashes: &[(u64
         let receipt = Rpc(api).until_receipt(hash).await;
         assert_eq!(receipt["status"], "0x1", "nonce {nonce}");
     }
-    api.until_all_done(super::support::LIMIT).await;
+    // A block every second takes as many as may be in flight.
+    api.until_all_done(super::support::LIMIT + Duration::from_millis(100 * others)).await;
     for (nonce, _) in hashes {
         assert_eq!(
             balance(chain, &recipient(payer, *nonce)).await,
