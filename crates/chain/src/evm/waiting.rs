@@ -1,4 +1,4 @@
-//! What the pool of each endpoint holds of an account, ready or behind a gap.
+//! Pools: the transactions of an account that each endpoint holds, ready or behind a gap.
 //!
 //! The difference of the counts at `latest` and `pending` is what is ready. What waits behind a gap is in neither: a node
 //! lists it with `txpool_contentFrom`, or, where it does not know that, among all that its pool has (`txpool_content`). Of a

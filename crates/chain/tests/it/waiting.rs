@@ -1,4 +1,4 @@
-//! What the pools of all endpoints hold of an account: also behind a gap, also at the second endpoint, and who does not tell.
+//! The pools of all endpoints, asked about an account: also behind a gap, also at the second endpoint, and who does not tell.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

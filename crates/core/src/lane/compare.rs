@@ -186,7 +186,7 @@ impl Lane {
         text
     }
 
-    /// What did this may be what this store has forgotten: one that does the same is held.
+    /// The effect of a slot that this store may have forgotten: one that does the same is held.
     fn remember(&mut self, slot: Slot, taker: &Taker) {
         self.row.forgotten.insert(slot, effect(taker.to, taker.value, &taker.data));
         while self.row.forgotten.len() > MOST_REMEMBERED {

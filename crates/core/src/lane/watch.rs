@@ -109,7 +109,7 @@ impl Lane {
         }
     }
 
-    /// What is stored as the chain's count is what was seen when every command had been read: those that come later were given by
+    /// The stored count of the chain is the one that was seen when every command had been read: those that come later were given by
     /// people who could know of it.
     pub(super) fn keep_count(&mut self) {
         let is_known = self.seen_count.is_none() || self.row.chain_count == self.seen_count;

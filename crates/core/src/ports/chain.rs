@@ -197,7 +197,7 @@ pub trait Chain: Send + Sync {
         let (chain, text) = (self.id(), format!("{method} cannot be passed on here"));
         Err(AskError::NoAnswer(Error::Unreachable { chain, doing: "answer a caller", text }))
     }
-    /// What the pool of each configured endpoint holds of an account, whether it is ready or behind a gap; one look for each. An
+    /// The transactions of an account in the pool of each configured endpoint, whether it is ready or behind a gap; one look for each. An
     /// endpoint that is down or does not tell is among them: nobody knows what its pool holds.
     async fn pools(&self, _account: Account) -> Vec<PoolLook> {
         Vec::new()

@@ -138,7 +138,7 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
+/// The lanes and nonces that would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
 async fn show(client: &Client, state: &Value, as_json: bool) -> Result<ExitCode> {
     // Only a lane that is asked for by itself says what used the nonces.
     let mut lanes = Vec::new();

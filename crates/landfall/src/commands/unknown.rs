@@ -51,7 +51,7 @@ pub(super) fn chain_count(lane: &Value) -> String {
     }
 }
 
-/// What a person is asked before a lane goes on after them.
+/// The question to a person before a lane goes on after them.
 pub(super) fn question(unknown: &[Value]) -> String {
     let nonce = |one: Option<&Value>| one.map_or("-".to_owned(), |one| text(one, "nonce"));
     let which = match unknown {

@@ -25,7 +25,7 @@ async fn pay(api: &Api, nonce: u64) -> String {
     hash.as_str().expect("a hash").to_owned()
 }
 
-/// What each was paid.
+/// The balance of each recipient.
 async fn paid(chain: &Chain, nonces: std::ops::Range<u64>) -> BTreeMap<u64, u64> {
     let mut paid = BTreeMap::new();
     for nonce in nonces {

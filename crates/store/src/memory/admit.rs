@@ -41,7 +41,7 @@ pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission
     Ok(Admission::New(tx))
 }
 
-/// What there is under the nonce that the caller gave, or what it stood for before keys.
+/// The transaction under the nonce that the caller gave, or under the same nonce from before keys.
 fn under_nonce(space: &Space, new: &NewTransaction) -> Option<Admission> {
     let call = new.request.call()?;
     let before_keys = || under_call(space, new, call.before_keys()?)?.if_the_same();

@@ -179,7 +179,7 @@ impl Known {
         Some(rules::under_nonce(self.by_call.get(&call)?.clone(), new))
     }
 
-    /// What an admission repeats that was made before keys.
+    /// The call from before keys that an admission repeats.
     pub(super) fn before_keys(
         &self,
         new: &NewTransaction,

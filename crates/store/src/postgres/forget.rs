@@ -202,7 +202,7 @@ impl Stayed {
         Some(rules::kept_under_nonce(self.by_call.get(&call)?.clone(), new))
     }
 
-    /// What an admission repeats that was made before keys and removed.
+    /// The remainder of a removed call from before keys that an admission repeats.
     pub(super) fn before_keys(&self, new: &NewTransaction) -> Option<Admission> {
         let call = (new.lane, new.request.call()?.before_keys()?);
         rules::kept_under_nonce(self.by_call.get(&call)?.clone(), new).if_the_same()

@@ -494,7 +494,7 @@ async fn take_back(
     Ok(wrong)
 }
 
-/// What was found when admissions were inserted.
+/// The rows that were found when admissions were inserted.
 struct Found<'f> {
     /// The numbers drawn for them, and those of them that were inserted.
     ords: &'f [i64],

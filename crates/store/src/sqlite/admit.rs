@@ -102,7 +102,7 @@ fn known(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission
     }
 }
 
-/// What there is under the nonce that the caller gave, or what it stood for before keys.
+/// The transaction under the nonce that the caller gave, or under the same nonce from before keys.
 fn under_nonce(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Option<Admission>, Fault> {
     let (Some(call), Some(lane)) = (new.request.call(), scope.lane(new.lane)?) else { return Ok(None) };
     if let Some(known) = under_call(scope, new, lane.lane, call)? {
