@@ -233,6 +233,7 @@ impl Desk {
             delegated: false,
             at: self.head.at,
             read: Look::default(),
+            agreed: true,
         };
         Arc::new(ChainView {
             status: ChainStatus::Live,

@@ -70,6 +70,8 @@ pub struct AccountView {
     pub at: BlockRef,
     /// The look that read them.
     pub read: Look,
+    /// Two endpoints gave the count, or one is all there is. Only asked where it is to be a lane's first.
+    pub agreed: bool,
 }
 
 /// Does a chain say which of its blocks are safe, or finalized?

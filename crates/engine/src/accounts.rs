@@ -3,6 +3,7 @@
 //! | asked for its count and its balance | when |
 //! |---|---|
 //! | a lane that was just loaded, or that asks for it | at once |
+//! | one that has never had a slot, where a second endpoint has not said the same count yet | every second |
 //! | one whose transaction is in a new block | at that block |
 //! | one that has something to give a slot to | at every new head |
 //! | one that has something out | at a new head, a second after the last time |
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::directory::Pace;
 
+const BEGINNING_EVERY: Duration = Duration::from_secs(1);
 const BUSY_EVERY: Duration = Duration::from_secs(1);
 const OTHERS_EVERY: Duration = Duration::from_secs(10);
 const CODE_EVERY: Duration = Duration::from_secs(60);
@@ -63,6 +65,8 @@ pub(crate) struct Due {
     pub(crate) accounts: Vec<Account>,
     /// Of these also the code.
     pub(crate) codes: Vec<Account>,
+    /// Of these a second endpoint must say the same count: it is to be the lane's first.
+    pub(crate) first: Vec<Account>,
 }
 
 /// What the chain said. A balance is for waiting in time, a code for a smaller window: both may be missing.
@@ -70,6 +74,8 @@ pub(crate) struct Answers {
     pub(crate) counts: Vec<Slot>,
     pub(crate) balances: Vec<Wei>,
     pub(crate) codes: Vec<bool>,
+    /// Of which first counts two endpoints say the same.
+    pub(crate) agreed: Vec<bool>,
 }
 
 /// What makes a look ask.
@@ -112,6 +118,8 @@ impl Accounts {
             };
             due.accounts.extend(asked.then_some(*account));
             due.codes.extend(code.then_some(*account));
+            let is_first = asked && *pace == Pace::Beginning && !self.is_agreed(account);
+            due.first.extend(is_first.then_some(*account));
         }
         due
     }
@@ -120,10 +128,11 @@ impl Accounts {
     pub(crate) fn take(&mut self, reasons: &Reasons, due: &Due, answers: Answers) {
         let mut balances = answers.balances.into_iter();
         for (account, count) in due.accounts.iter().zip(answers.counts) {
+            let agreed = self.is_agreed(account);
             let code = self.known.remove(account).map(|known| known.code).unwrap_or_default();
             let balance = balances.next();
             let (at, read, delegated) = (reasons.head, reasons.look, code.delegated);
-            let view = AccountView { count, balance, delegated, at, read };
+            let view = AccountView { count, balance, delegated, at, read, agreed };
             self.known.insert(*account, Known { account: view, asked_at: reasons.now, code });
         }
         for (account, delegated) in due.codes.iter().zip(answers.codes) {
@@ -132,6 +141,16 @@ impl Accounts {
                 known.account.delegated = delegated;
             }
         }
+        for (account, agreed) in due.first.iter().zip(answers.agreed) {
+            if let Some(known) = self.known.get_mut(account) {
+                known.account.agreed = agreed;
+            }
+        }
+    }
+
+    /// A second endpoint has said a count of its as well.
+    fn is_agreed(&self, account: &Account) -> bool {
+        self.known.get(account).is_some_and(|known| known.account.agreed)
     }
 
     /// What is known, as a view shows it.
@@ -142,13 +161,15 @@ impl Accounts {
 
 impl Known {
     fn is_old(&self, pace: Pace, reasons: &Reasons) -> bool {
+        let age = reasons.now.duration_since(self.asked_at);
         let every = match pace {
-            Pace::Giving => Duration::ZERO,
+            Pace::Beginning if !self.account.agreed => return age >= BEGINNING_EVERY,
+            Pace::Beginning | Pace::Giving => Duration::ZERO,
             Pace::Busy => BUSY_EVERY,
             Pace::Settling => OTHERS_EVERY,
             Pace::Resting => return false,
         };
-        self.account.at != reasons.head && reasons.now.duration_since(self.asked_at) >= every
+        self.account.at != reasons.head && age >= every
     }
 }
 
@@ -209,6 +230,7 @@ mod tests {
                 counts: vec![Slot(7); asked],
                 balances: vec![Wei::default(); asked],
                 codes: vec![false; codes],
+                agreed: vec![false; due.first.len()],
             };
             accounts.take(&look, &due, answers);
             due
@@ -223,8 +245,10 @@ mod tests {
 
     #[test]
     fn an_account_is_asked_about_when_it_moved_or_its_last_answer_is_old() {
-        use Pace::{Busy, Giving, Resting, Settling};
+        use Pace::{Beginning, Busy, Giving, Resting, Settling};
         let cases = [
+            (Case::new(0, 0, Beginning), false, "asked a moment ago"),
+            (Case::new(0, 1, Beginning), true, "no second endpoint has said its first count"),
             (Case::new(0, 100, Giving), false, "the head is the same"),
             (Case::new(1, 0, Giving), true, "a slot is to be given"),
             (Case::new(0, 100, Busy), false, "the head is the same"),

@@ -62,7 +62,8 @@ impl Handle {
         }
         while let Some(hold) = self.hold(lane).await {
             // One that was just loaded will see its chain in a moment.
-            if hold != Hold::NoView || shared.is_stopping() || Instant::now() >= until {
+            let is_new = matches!(hold, Hold::NoView | Hold::FirstCount { .. });
+            if !is_new || shared.is_stopping() || Instant::now() >= until {
                 return Err(SubmitError::NoSlot { lane, why: hold.sentence() });
             }
             shared.pause(ASK_EVERY).await;

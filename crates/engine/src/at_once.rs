@@ -77,7 +77,7 @@ impl Handle {
         let lane = submission.lane;
         let is_named = submission.at_once.as_ref().is_some_and(|at_once| at_once.call.is_some());
         let stores = |hold: &Hold| match hold {
-            Hold::NoView => true,
+            Hold::NoView | Hold::FirstCount { .. } => true,
             Hold::StoreOlder { .. } => is_named,
             _ => false,
         };

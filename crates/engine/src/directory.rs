@@ -62,6 +62,8 @@ struct Loaded {
 /// What a lane needs to hear of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Pace {
+    /// It has never had a slot: its count is asked of a second endpoint until that says the same.
+    Beginning,
     /// Something is to be given a slot: every head, and its count and its balance at each.
     Giving,
     /// Something is out, or the lane holds: every head, and its count and its balance soon.
@@ -146,18 +148,25 @@ impl Directory {
     }
 
     /// A lane was loaded. It gets the newest view at once if its count belongs to that head; one from before the load
-    /// would not do.
-    pub(crate) fn enter(&self, lane: LaneId, mailbox: Arc<Mailbox>, hashes: impl Iterator<Item = TxHash>) {
+    /// would not do, nor one that only one endpoint gave where the lane begins with it.
+    pub(crate) fn enter(
+        &self,
+        lane: LaneId,
+        pace: Pace,
+        mailbox: Arc<Mailbox>,
+        hashes: impl Iterator<Item = TxHash>,
+    ) {
         let mut inner = self.inner();
         let chain = inner.chains.entry(lane.chain).or_default();
         let is_of_head = |view: &&Arc<ChainView>| {
-            view.accounts.get(&lane.signer).is_some_and(|account| account.at == view.head.at)
+            let account = view.accounts.get(&lane.signer).filter(|account| account.at == view.head.at);
+            account.is_some_and(|account| account.agreed || pace != Pace::Beginning)
         };
         match chain.newest.as_ref().filter(is_of_head) {
             Some(view) => mailbox.view(view.clone(), Vec::new()),
             None => drop(chain.uncounted.insert(lane.signer)),
         }
-        let loaded = Loaded { mailbox, pace: Pace::default(), taken: None, wanted: 0 };
+        let loaded = Loaded { mailbox, pace, taken: None, wanted: 0 };
         if let Some(before) = chain.lanes.insert(lane.signer, loaded) {
             chain.reached.leaves(before.head());
         }

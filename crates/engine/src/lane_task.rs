@@ -171,7 +171,8 @@ async fn turns(
     failures: &mut u32,
 ) -> Ended {
     let (id, parts) = (lane.id(), &shared.parts);
-    shared.directory.enter(id, mailbox.clone(), lane.open_hashes());
+    let first = if lane.begins() { Pace::Beginning } else { Pace::default() };
+    shared.directory.enter(id, first, mailbox.clone(), lane.open_hashes());
     shared.poke_watcher(id.chain);
     if shared.is_stopping() {
         // Whoever asked the lanes to stop did not see this one yet.
@@ -285,6 +286,8 @@ fn pace(lane: &Lane, counts: &LaneCounts) -> Pace {
     let LaneCounts { waiting, more, signed, out, without_receipt, returned, held, .. } = *counts;
     if lane.is_idle() {
         Pace::Resting
+    } else if lane.begins() {
+        Pace::Beginning
     } else if lane.gives() {
         Pace::Giving
     } else if more || held || waiting + signed + out + without_receipt + returned > 0 {

@@ -15,7 +15,7 @@ use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tag, Tags};
 use landfall_core::witness::Witnessed;
-use landfall_core::{Account, ChainId, LaneId, Millis};
+use landfall_core::{Account, ChainId, LaneId, Millis, Slot};
 use tokio::time::Instant;
 
 use crate::accounts::{Accounts, Answers, Due, Reasons};
@@ -236,8 +236,21 @@ impl Watcher {
             self.chain.balances(&due.accounts, at),
             self.chain.delegated(&due.codes, at),
         );
-        let (balances, codes) = (balances.unwrap_or_default(), codes.unwrap_or_default());
-        Ok(Answers { counts: counts?, balances, codes })
+        let (counts, balances, codes) = (counts?, balances.unwrap_or_default(), codes.unwrap_or_default());
+        let agreed = self.agreed(due, &counts).await;
+        Ok(Answers { counts, balances, codes, agreed })
+    }
+
+    /// Which first counts a second endpoint says as well.
+    async fn agreed(&self, due: &Due, counts: &[Slot]) -> Vec<bool> {
+        if due.first.is_empty() {
+            return Vec::new();
+        }
+        let said: BTreeMap<Account, Slot> =
+            due.accounts.iter().copied().zip(counts.iter().copied()).collect();
+        let first: Vec<(Account, Slot)> =
+            due.first.iter().filter_map(|account| Some((*account, *said.get(account)?))).collect();
+        self.chain.agreed(&first).await
     }
 
     /// Is this the chain that the store knows? A chain is its genesis and the last block that was final: blocks that

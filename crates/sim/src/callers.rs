@@ -7,7 +7,8 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
 use landfall_core::request::{
-    After, AfterState, AskedFees, AtOnce, Authorization, OnFailure, OnReorg, Options, Payload, Speed,
+    After, AfterState, AskedFees, AtOnce, Authorization, OnFailure, OnInsufficientFunds, OnReorg, Options,
+    Payload, Speed,
 };
 use landfall_core::transaction::Terms;
 use landfall_core::{Account, Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
@@ -53,6 +54,8 @@ pub(crate) fn caller_of(marker: u64) -> usize {
 
 /// One of so many requests is to be bound and signed at once, however many are out.
 const AT_ONCE: u64 = 7;
+/// One of so many wants to fail at once where the account cannot pay.
+const FAILS_DRY: u64 = 2;
 /// One of so many is known by the nonce that its caller gives, and by no key.
 const BY_NONCE: u64 = 6;
 
@@ -96,6 +99,11 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         let on_failure = if inner.rng.chance(300) { OnFailure::Hold } else { OnFailure::Cancel };
         options.after = inner.rng.pick(&told).map(|tx| After { tx: *tx, state, on_failure });
     }
+    // By the marker, so that the draws of all seeds are what they were.
+    let fails_dry = scenario.some_fail_dry && marker.is_multiple_of(FAILS_DRY);
+    if fails_dry {
+        options.on_insufficient_funds = OnInsufficientFunds::Fail;
+    }
     let dear = inner.rng.chance(60);
     let delegates = inner.rng.chance(50);
     let address = if inner.rng.chance(500) { Account(alloy_primitives::Address::ZERO) } else { signer };
@@ -115,7 +123,8 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     };
     let by_nonce = marker.is_multiple_of(BY_NONCE) && options.after.is_none();
     // A person may say no to a dear one, and a call that gets no slot in time is taken back.
-    let may_end_otherwise = options.deadline.is_some() || options.after.is_some() || dear || by_nonce;
+    let may_end_otherwise =
+        options.deadline.is_some() || options.after.is_some() || dear || by_nonce || fails_dry;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     // Some callers wait for a hash, which nobody has whose transaction follows another.
     let at_once = match by_nonce {

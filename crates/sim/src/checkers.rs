@@ -30,6 +30,7 @@ const SEEN_TO_BE_EMPTY: std::time::Duration = std::time::Duration::from_secs(10)
 /// In a quiet world a slot that was sent is not out of all pools for longer: probes come sooner, re-sends later.
 const MOST_OUT_OF_POOLS_MS: u64 = 40_000;
 
+mod facts;
 mod prices;
 
 pub(crate) struct Checkers {
@@ -50,6 +51,7 @@ impl Checkers {
     pub(crate) async fn always(&self) {
         self.lands_once();
         self.within_budget();
+        let taken = self.world.scenario.is_plain_to_all().then(|| self.taken_by_strangers());
         for tx in self.all().await {
             self.final_stays(&tx);
             let Ok(Some(record)) = self.memory.tx(tx.id).await else { continue };
@@ -81,6 +83,10 @@ impl Checkers {
             self.taken_is_carried(&record.tx, &entries);
             if self.world.scenario.quiet {
                 self.paid_for(&record.tx, &entries);
+            }
+            if let Some(taken) = &taken {
+                self.fails_when_dry(&record.tx, &entries);
+                self.binds_what_is_free(&record.tx, &entries, taken);
             }
             let told = replay(entries.iter().map(|row| &row.entry));
             let status = &record.tx.status;

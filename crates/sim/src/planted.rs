@@ -157,6 +157,10 @@ planted! {
     WaitsForStoredTime = "stored time in the future waited for", found by [Ends];
     /// Commands that wait are read again and again, and hide those behind them.
     WaitingHideOthers = "waiting commands that hide others", found by [Ends];
+    /// A transaction ends by what is known, however long ago that was read.
+    FailsOnOldFacts = "failed on a balance of long ago", found by [JudgedByNow];
+    /// A slot is bound by the count that is known, however long ago that was read.
+    BindsOnOldCount = "slot bound by a count of long ago", found by [JudgedByNow];
     /// What a person called ours is queued again.
     OursIsSentAgain = "own transaction sent again after a person's word", found by [HoldsWhenUnsure, LandsOnce];
 }
@@ -206,6 +210,8 @@ impl Planted {
             Self::DayByOwnClock => Some(PlantedInLane::DayByOwnClock),
             Self::WaitsForStoredTime => Some(PlantedInLane::WaitsForStoredTime),
             Self::WaitingHideOthers => Some(PlantedInLane::WaitingHideOthers),
+            Self::FailsOnOldFacts => Some(PlantedInLane::FailsOnOldFacts),
+            Self::BindsOnOldCount => Some(PlantedInLane::BindsOnOldCount),
             Self::OursIsSentAgain => Some(PlantedInLane::OursIsSentAgain),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
@@ -276,6 +282,7 @@ impl Planted {
                     ..many
                 }
             }
+            Self::FailsOnOldFacts | Self::BindsOnOldCount => Scenario::sleepy(seed),
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),

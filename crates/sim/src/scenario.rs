@@ -138,6 +138,8 @@ pub struct Scenario {
     pub data_fee: u64,
     /// The first signer's lanes hand out slots at admission.
     pub slots_at_admission: bool,
+    /// Some callers want to fail at once where the account cannot pay.
+    pub some_fail_dry: bool,
     /// Little goes wrong, so that rules about time can be strict.
     pub quiet: bool,
     /// The chain stands still for half an hour when it does.
@@ -189,6 +191,7 @@ impl Scenario {
             budget: None,
             data_fee: 0,
             slots_at_admission: false,
+            some_fail_dry: false,
             quiet: false,
             long_halt: false,
             flooded: false,
@@ -207,7 +210,7 @@ impl Scenario {
         scenario.slots_at_admission = rng.chance(250);
         let contested = rng.chance(40);
         scenario.flooded = rng.chance(150);
-        scenario.choose_later(&mut Rng::new(seed ^ LATER));
+        let sleeps = scenario.choose_later(&mut Rng::new(seed ^ LATER));
         // Drawn last, so that the seeds from before it was there are what they were.
         if rng.chance(500) {
             scenario.rates.insert(Fault::DatabaseClock, rng.range(10, 150));
@@ -215,12 +218,14 @@ impl Scenario {
         match (hushed, contested) {
             (true, _) => scenario.hushed(),
             (false, true) => scenario.fought_over(),
+            (false, false) if sleeps => scenario.sleeping(),
             (false, false) => scenario,
         }
     }
 
     /// What seeds did not choose at first is drawn apart, so that each is the world it was before in all else.
-    fn choose_later(&mut self, rng: &mut Rng) {
+    /// True: its lanes often have nothing to do.
+    fn choose_later(&mut self, rng: &mut Rng) -> bool {
         if rng.chance(500) {
             self.rates.insert(Fault::KnownRefused, rng.range(10, 150));
         }
@@ -228,6 +233,8 @@ impl Scenario {
             // Far more than gas in ordinary times, and little enough that any budget pays the dearest.
             self.data_fee = rng.range(1, 10) * 100_000_000_000_000;
         }
+        self.some_fail_dry = rng.chance(300);
+        rng.chance(30)
     }
 
     /// A world in which pools forget, accounts run dry and nodes call known bytes too cheap, and nothing else goes wrong.
@@ -293,6 +300,35 @@ impl Scenario {
         let mut rates = contested.rates.clone();
         rates.insert(Fault::DeepReorg, 100);
         Self { rates, tagged: false, fail_displaced: false, finality: 1, ..contested }
+    }
+
+    /// Nothing keeps a node from seeing what its chain shows.
+    #[must_use]
+    pub fn is_plain_to_all(&self) -> bool {
+        let plain =
+            [Fault::Eviction, Fault::EmptyAccount, Fault::KnownRefused, Fault::ForeignUse, Fault::Reorg];
+        self.rates.keys().all(|fault| plain.contains(fault))
+    }
+
+    /// A world in which lanes often have nothing to do, while accounts run dry and strangers use their keys.
+    #[must_use]
+    pub fn sleepy(seed: u64) -> Self {
+        Self::from_seed(seed).sleeping()
+    }
+
+    fn sleeping(self) -> Self {
+        let rates = [(Fault::EmptyAccount, 100), (Fault::ForeignUse, 100)].into();
+        let (trouble, requests_per_caller) = (Duration::from_secs(180), 10);
+        Self {
+            rates,
+            trouble,
+            requests_per_caller,
+            chains: 1,
+            some_fail_dry: true,
+            quiet: false,
+            budget: None,
+            ..self
+        }
     }
 
     /// How often this fault strikes; 0 where the seed left it out.

@@ -92,6 +92,8 @@ pub enum Rule {
     TakenIsCarried,
     /// In a quiet world: no slot is handed out, and nothing made dearer, for an account that is seen to be empty.
     PaidFor,
+    /// Where nothing hides the chain: nothing fails, and no slot is bound, by facts that have long changed.
+    JudgedByNow,
     /// In a quiet world: only the lowest open slot is made dearer, unless a caller asks for it.
     OnlyTheLowest,
     /// In a quiet world: what the pools have lost is soon in one again.
@@ -132,6 +134,7 @@ impl Rule {
             Self::SlotAsTold => "a slot that a caller was told is the one it has",
             Self::TakenIsCarried => "what a node has taken is not given up for a node's no",
             Self::PaidFor => "an empty account gets no slots and no dearer attempts",
+            Self::JudgedByNow => "nothing is decided by facts that have long changed",
             Self::OnlyTheLowest => "only the lowest open slot is made dearer",
             Self::BackInThePool => "what the pools have lost is soon in one again",
         }

@@ -1,8 +1,11 @@
 //! How many transactions, how much money and what code accounts have at one block, each in one batch.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use alloy_primitives::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use landfall_core::ports::chain::Error;
 use landfall_core::view::BlockRef;
 use landfall_core::{Account, Slot, Wei};
@@ -10,16 +13,48 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
+use super::health::Standing;
 use super::planted::{self, Planted};
 use super::pool::Pool;
 use super::receipts::unknown_block;
 use super::rpc::{Ask, Failure, read_some};
 use super::wire::{Quantity, hex};
 
+/// How many endpoints must agree on a first count.
+const WITNESSES: usize = 2;
+const AGREED_WITHIN: Duration = Duration::from_secs(1);
+
 pub(super) async fn at(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Slot>, Error> {
     let counts: Vec<Quantity> =
         ask_all(pool, "count transactions", "eth_getTransactionCount", accounts, block).await?;
     Ok(counts.into_iter().map(|count| Slot(count.as_u64())).collect())
+}
+
+/// Whether two endpoints say these counts. Asked of their newest blocks: one that is a block behind mostly knows the same count, and
+/// would not know the block. Nobody waits long for one that is slow: it is asked again.
+pub(super) async fn agreed(pool: &Pool, counts: &[(Account, Slot)]) -> Vec<bool> {
+    if pool.all().len() < WITNESSES {
+        return vec![true; counts.len()];
+    }
+    let latest = json!("latest");
+    let accounts: Vec<Account> = counts.iter().map(|(account, _)| *account).collect();
+    let awake = pool.all().iter().filter(|endpoint| endpoint.standing() != Standing::Resting);
+    let mut asking: FuturesUnordered<_> = awake
+        .map(|endpoint| batch::<Quantity>(endpoint, "eth_getTransactionCount", &accounts, &latest))
+        .collect();
+    let mut votes = vec![0; counts.len()];
+    let collect = async {
+        while let Some(answer) = asking.next().await {
+            for ((vote, (_, wanted)), said) in votes.iter_mut().zip(counts).zip(answer.unwrap_or_default()) {
+                *vote += usize::from(said.as_u64() == wanted.0);
+            }
+            if votes.iter().all(|vote| *vote >= WITNESSES) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(AGREED_WITHIN, collect).await.ok();
+    votes.into_iter().map(|vote| vote >= WITNESSES).collect()
 }
 
 pub(super) async fn balances(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Wei>, Error> {

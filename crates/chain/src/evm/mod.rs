@@ -125,6 +125,10 @@ impl Chain for EvmChain {
         counts::at(&self.pool, accounts, *at).await
     }
 
+    async fn agreed(&self, counts: &[(Account, Slot)]) -> Vec<bool> {
+        counts::agreed(&self.pool, counts).await
+    }
+
     async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error> {
         counts::balances(&self.pool, accounts, *at).await
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain};
 use landfall_core::witness::by_two;
+use landfall_core::{Account, Slot};
 use serde_json::{Value, json};
 
 use crate::harness::stub::{Mood, Say, Stub};
@@ -155,4 +156,32 @@ async fn a_silent_endpoint_is_not_waited_for_and_one_that_is_down_is_not_up() {
     shows(&one, 101, None);
     let [first, second] = said(&chain, 101).await.try_into().unwrap();
     assert_eq!((first, second), ((Some(101), None), (Some(100), None)));
+}
+
+/// A first count is agreed on if two say it, whatever the others do.
+#[tokio::test]
+async fn a_count_is_agreed_on_by_two() {
+    let account = Account(alloy_primitives::Address::with_last_byte(1));
+    let cases: [(&[Option<u64>], bool, &str); 6] = [
+        (&[Some(6)], true, "there is one endpoint"),
+        (&[Some(5), Some(5)], true, "both say so"),
+        (&[Some(5), Some(6)], false, "they differ"),
+        (&[Some(5), None], false, "one does not answer"),
+        (&[Some(5), Some(6), Some(5)], true, "two of three"),
+        (&[Some(5), Some(6), Some(6)], false, "two say another one"),
+    ];
+    for (counts, wanted, what) in cases {
+        let mut stubs = Vec::new();
+        for count in counts.iter().copied() {
+            let stub = Stub::start().await;
+            shows(&stub, 100, None);
+            stub.on("eth_getTransactionCount", move |_| match count {
+                Some(count) => Say::Result(json!(format!("{count:#x}"))),
+                None => Say::Error(-32000, "some internal trouble"),
+            });
+            stubs.push(stub);
+        }
+        let chain = chain(&stubs.iter().map(Stub::url).collect::<Vec<_>>());
+        assert_eq!(chain.agreed(&[(account, Slot(5))]).await, [wanted], "{what}");
+    }
 }

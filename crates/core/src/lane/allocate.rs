@@ -373,6 +373,7 @@ impl Lane {
                 Hold::StoreOlder { .. }
                 | Hold::NoView
                 | Hold::ChainChanged
+                | Hold::FirstCount { .. }
                 | Hold::UnknownSlots { .. }
                 | Hold::FinalReplaced { .. },
             ) => true,

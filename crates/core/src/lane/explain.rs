@@ -20,6 +20,8 @@ pub enum Hold {
     NoView,
     /// The endpoints show another chain.
     ChainChanged,
+    /// Only one endpoint has given the count with which the lane is to begin.
+    FirstCount { count: Slot },
     /// The chain has used slots for which we have stored no bytes.
     UnknownSlots { first: Slot, last: Slot, until: Until },
     /// A slot that is history is open again: the chain took back more than it calls final itself.
@@ -45,6 +47,10 @@ impl Hold {
                  which keeps everything. If the chain was started over on purpose, with another first block, stop Landfall and \
                  run `landfall chain forget`"
                 .to_owned(),
+            Self::FirstCount { count } => format!(
+                "this lane is new, and only one endpoint says that its first nonce is {count}: a second one must say the same. It is asked \
+                 every second. See how the endpoints do with `GET /health/ready`, and take one that is wrong out of the configuration"
+            ),
             Self::UnknownSlots { first, last, until } => unknown(*first, *last, until),
             Self::FinalReplaced { slot } => format!(
                 "the chain took nonce {slot} back after it was settled: a reorganisation deeper than what the chain itself \
@@ -120,8 +126,9 @@ impl Lane {
         if self.row.paused {
             return Some(Hold::Paused);
         }
-        if self.row.cursor.is_none() || self.chain_count().is_none() {
-            return Some(Hold::NoView);
+        let Some(count) = self.chain_count() else { return Some(Hold::NoView) };
+        if self.row.cursor.is_none() {
+            return Some(Hold::FirstCount { count });
         }
         let (first, last) = self.unknown_slots()?;
         Some(Hold::UnknownSlots { first, last, until: Until::Person })

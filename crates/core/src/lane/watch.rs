@@ -39,7 +39,7 @@ impl Lane {
         }
         let account = view.accounts.get(&self.id.signer).copied();
         if let Some(account) = account {
-            self.take_count(account.count, now);
+            self.take_count(account.count, account.agreed || view.witnessed.alone, now);
             self.take_facts(account.read, now);
         }
         self.sees_head = account.is_some_and(|account| account.at == view.head.at);
@@ -88,7 +88,7 @@ impl Lane {
         self.view.as_ref()?.accounts.get(&self.id.signer)
     }
 
-    fn take_count(&mut self, count: Slot, now: Millis) {
+    fn take_count(&mut self, count: Slot, is_agreed: bool, now: Millis) {
         if self.seen_count.or(self.row.chain_count) != Some(count) {
             self.moved_at = now;
         }
@@ -100,13 +100,20 @@ impl Lane {
         while let Some(passed) = self.tentative.keys().next().copied().filter(|slot| *slot < count) {
             self.cut_from(passed);
         }
-        // The first count ever seen is where this lane begins (L3). It is committed at once: an older copy of the store
-        // is recognised by a cursor that the chain has passed, and one without a cursor is not.
-        if self.row.cursor.is_none() && !self.is_older() {
+        // The first count that two endpoints gave is where this lane begins (L3): by the word of one it could begin too high, and wait
+        // for ever behind a gap. It is committed at once: an older copy of the store is recognised by a cursor that the chain has
+        // passed, and one without a cursor is not.
+        if self.begins() && is_agreed {
             self.row.cursor = Some(count);
             self.row.passed = count.0.checked_sub(1).map(Slot);
             self.changes.row();
         }
+    }
+
+    /// It has never had a slot, and waits for the count that says where it begins.
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        self.row.cursor.is_none() && !self.is_older()
     }
 
     /// The stored count of the chain is the one that was seen when every command had been read: those that come later were given by

@@ -177,6 +177,11 @@ pub trait Chain: Send + Sync {
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
     /// Each account's count at that block, in the order asked.
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
+    /// Whether two endpoints say now that an account has this count, in the order asked; always so where one endpoint is all
+    /// there is.
+    async fn agreed(&self, counts: &[(Account, Slot)]) -> Vec<bool> {
+        vec![true; counts.len()]
+    }
     /// Each account's balance at that block, in the order asked.
     async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error>;
     /// Whether each account's code is a delegation (EIP-7702) at that block, in the order asked.

@@ -17,7 +17,8 @@ pub(crate) fn news(head: u8, asked: &[LaneId]) -> News {
     let (timestamp, gas_limit) = (Millis(0), Gas(30_000_000));
     let price = Price(1);
     let look = Look(u64::from(head));
-    let account = AccountView { count: Slot(0), balance: None, delegated: false, at, read: look };
+    let account =
+        AccountView { count: Slot(0), balance: None, delegated: false, at, read: look, agreed: true };
     let view = ChainView {
         status: ChainStatus::Live,
         head: Block { at, parent: B256::ZERO, timestamp, gas_limit, base_fee: None },
@@ -48,7 +49,7 @@ fn one_at_rest() -> (Directory, [Arc<Mailbox>; 2]) {
     let directory = Directory::default();
     let mailboxes = [Arc::<Mailbox>::default(), Arc::default()];
     for (n, mailbox) in (1..).zip(&mailboxes) {
-        directory.enter(lane(n), mailbox.clone(), std::iter::empty());
+        directory.enter(lane(n), Pace::Busy, mailbox.clone(), std::iter::empty());
     }
     let first = news(1, &[lane(1), lane(2)]);
     let view = first.view.clone();
@@ -123,7 +124,7 @@ fn a_lane_that_is_loaded_again_waits_for_a_count_of_the_newest_head() {
     let (directory, _) = one_at_rest();
     let reload = |mailbox: &Arc<Mailbox>| {
         directory.leave(lane(2));
-        directory.enter(lane(2), mailbox.clone(), std::iter::empty());
+        directory.enter(lane(2), Pace::Busy, mailbox.clone(), std::iter::empty());
     };
     let mailbox = Arc::<Mailbox>::default();
     reload(&mailbox);
@@ -158,7 +159,7 @@ fn a_lane_that_comes_back_waits_for_its_count_where_the_newest_view_has_none() {
     directory.leave(lane(2));
     directory.publish(CHAIN, news(1, &[lane(1)]));
     let mailbox = Arc::<Mailbox>::default();
-    directory.enter(lane(2), mailbox.clone(), std::iter::empty());
+    directory.enter(lane(2), Pace::Busy, mailbox.clone(), std::iter::empty());
     assert!(!mailbox.has_mail() && directory.is_asked(CHAIN));
     directory.publish(CHAIN, news(1, &[lane(2)]));
     assert!(mailbox.has_mail() && !directory.is_asked(CHAIN));

@@ -43,6 +43,25 @@ async fn what_only_one_of_two_endpoints_shows_is_mined_and_not_confirmed_until_t
 }
 
 #[tokio::test]
+async fn a_new_lane_begins_when_two_endpoints_give_the_same_nonce() {
+    let (one, other) = two_chains().await;
+    let seven = || serde_json::json!([signer(0), "0x7"]);
+    other.call("anvil_setNonce", seven()).await;
+    let both = format!("{}\", \"{}", one.url(), other.url());
+    let server = Server::start(&both, Settings::default()).await;
+    let id = server.api.submit(&transfer()).await;
+    let told = "only one endpoint says that its first nonce is";
+    let waits = server
+        .api
+        .until_tx(&id, "it says what it waits for", |tx| tx["stuckReason"].to_string().contains(told))
+        .await;
+    assert_eq!(text(&waits, "state"), "accepted", "{waits:#}");
+    one.call("anvil_setNonce", seven()).await;
+    let sent = server.api.until_state(&id, "broadcast").await;
+    assert_eq!(sent["nonce"], 7, "{sent:#}");
+}
+
+#[tokio::test]
 async fn a_chain_that_replaced_a_final_block_goes_on_when_that_is_accepted_and_keeps_its_request_ids() {
     let chain = Chain::that_settles_at_once().await;
     let mut server = Server::start(&chain.url(), Settings { finality: 1, ..Settings::default() }).await;

@@ -83,6 +83,12 @@ impl Wire {
         Content::read(&self.data)
     }
 
+    /// Somebody else made it with our key: it carries no request, and is no no-op.
+    #[must_use]
+    pub(crate) fn is_strangers(&self) -> bool {
+        self.content().is_none() && !self.value.is_zero()
+    }
+
     /// The most it can cost.
     #[must_use]
     pub(crate) fn cost(&self) -> U256 {

@@ -87,5 +87,7 @@ teeth! {
     a_day_of_the_budget_by_the_nodes_clock_is_found: DayByOwnClock;
     a_stored_time_in_the_future_that_is_waited_for_is_found: WaitsForStoredTime;
     waiting_commands_that_hide_others_are_found: WaitingHideOthers;
+    a_failure_on_a_balance_of_long_ago_is_found: FailsOnOldFacts;
+    a_slot_bound_by_a_count_of_long_ago_is_found: BindsOnOldCount;
     an_own_transaction_sent_again_after_a_persons_word_is_found: OursIsSentAgain;
 }

@@ -78,6 +78,8 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) looks: Look,
     /// What several endpoints have shown; none: there is one.
     pub(in super::super) witnessed: Option<Witnessed>,
+    /// A second endpoint says the same count.
+    pub(in super::super) agreed: bool,
     pub(in super::super) tags: Tags,
 }
 
@@ -106,6 +108,7 @@ impl ModelChain {
             looks: Look::default(),
             delegated: false,
             witnessed: None,
+            agreed: true,
             tags: Tags::default(),
         };
         chain.push_block(Vec::new(), now);
@@ -342,6 +345,7 @@ impl ModelChain {
             delegated: self.delegated,
             at: self.blocks[number as usize].at,
             read: self.looks,
+            agreed: self.agreed,
         }
     }
 

@@ -6,7 +6,7 @@ use super::super::test_world::{Step, World};
 use super::{Kind, settings, world};
 use crate::Slot;
 use crate::journal::Entry;
-use crate::lane::{Action, LaneEvent};
+use crate::lane::{Action, Hold, LaneEvent};
 use crate::request::{Finality, OnDisplaced, OnReorg, Options};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
@@ -44,6 +44,35 @@ impl World {
         let rows = self.desk.store.journal.iter().filter(|row| row.tx == Some(id));
         rows.map(|row| row.entry.clone()).collect()
     }
+}
+
+#[test]
+fn a_new_lane_begins_with_a_count_that_two_endpoints_give() {
+    let mut world = World::new(settings(), 2);
+    let id = world.submit();
+    world.chain.agreed = false;
+    world.two_show(0);
+    let hold = world.desk.lane.hold().unwrap();
+    assert_eq!(hold, Hold::FirstCount { count: Slot(5) });
+    assert!(
+        hold.sentence().contains("only one endpoint says that its first nonce is 5"),
+        "{}",
+        hold.sentence()
+    );
+    assert_eq!((world.desk.lane.row.cursor, world.desk.store.state(id)), (None, TxState::Accepted));
+    world.chain.agreed = true;
+    world.two_show(0);
+    assert_eq!((world.desk.lane.row.cursor, world.desk.lane.hold()), (Some(Slot(5)), None));
+}
+
+#[test]
+fn a_new_lane_begins_with_one_endpoints_count_where_its_word_counts_alone() {
+    let mut world = World::new(settings(), 2);
+    world.chain.agreed = false;
+    world.two_show(0);
+    assert_eq!(world.desk.lane.row.cursor, None);
+    world.one_alone();
+    assert_eq!(world.desk.lane.row.cursor, Some(Slot(5)));
 }
 
 #[test]
