@@ -126,11 +126,13 @@ pub enum ReasonCode {
     NotReplaced,
     /// The store went back, and what it has forgotten did the same.
     MayHaveLanded,
+    /// A person said that it is what the store had forgotten: it had landed already.
+    LandedBefore,
 }
 
 impl ReasonCode {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WouldRevert,
         Self::Reverted,
         Self::InsufficientFunds,
@@ -143,6 +145,7 @@ impl ReasonCode {
         Self::PredecessorFailed,
         Self::NotReplaced,
         Self::MayHaveLanded,
+        Self::LandedBefore,
     ];
 
     /// The word in JSON.
@@ -161,6 +164,7 @@ impl ReasonCode {
             Self::PredecessorFailed => "predecessor_failed",
             Self::NotReplaced => "not_replaced",
             Self::MayHaveLanded => "may_have_landed",
+            Self::LandedBefore => "landed_before",
         }
     }
 }
@@ -216,13 +220,34 @@ pub struct Won {
     pub hash: TxHash,
 }
 
-/// A transaction that took the slot of one of ours and does the same as one of its contents, and is no attempt that is known.
+/// What a transaction did that took a slot of ours, beside the contents of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Did {
+    /// The same as one of them.
+    #[default]
+    Same,
+    /// Nothing, as a no-op of ours would: a newer copy of the store may have cancelled it.
+    Nothing,
+    /// Something else: a newer copy of the store may have replaced it.
+    Other,
+}
+
+impl Did {
+    fn is_same(&self) -> bool {
+        *self == Self::Same
+    }
+}
+
+/// A transaction that took the slot of one of ours, is no attempt that is known, and may be ours all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenAlike {
     pub hash: TxHash,
     pub block: BlockRef,
-    /// The content that it does.
+    /// The content that it does, where it does one.
     pub version: ContentVersion,
+    #[serde(default, skip_serializing_if = "Did::is_same")]
+    pub did: Did,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
 }
@@ -299,9 +324,12 @@ pub struct Status {
     /// A person let it go on without what it was to follow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
-    /// A person said that it is none of what this store has forgotten, although it does the same.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told_apart: bool,
+    /// The slot that this store has forgotten and that did the same, where it waits for that reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten_as: Option<Slot>,
+    /// What it did when a person said that it is none of what this store has forgotten. Another content is not meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told_apart: Vec<u64>,
     /// A person said yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
@@ -346,7 +374,8 @@ impl Status {
             asks_approval: false,
             held: None,
             released: false,
-            told_apart: false,
+            forgotten_as: None,
+            told_apart: Vec::new(),
             approved: false,
             rechecking: false,
             displaced: false,

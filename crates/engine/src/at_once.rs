@@ -78,8 +78,7 @@ impl Handle {
         let is_named = submission.at_once.as_ref().is_some_and(|at_once| at_once.call.is_some());
         let stores = |hold: &Hold| match hold {
             Hold::NoView | Hold::FirstCount { .. } => true,
-            Hold::StoreOlder { .. } => is_named,
-            _ => false,
+            hold => hold.is_of_older_store() && is_named,
         };
         // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.
         if submission.request_id.is_none()
@@ -129,7 +128,7 @@ impl Handle {
 
     /// The store went back, and this lane has not gone on yet, as far as is known here.
     async fn is_older(&self, lane: LaneId) -> bool {
-        let holds = self.hold(lane).await.is_some_and(|hold| matches!(hold, Hold::StoreOlder { .. }));
+        let holds = self.hold(lane).await.is_some_and(|hold| hold.is_of_older_store());
         holds || self.older().await.is_ok_and(|older| older.is_some())
     }
 

@@ -7,7 +7,7 @@ use landfall_core::fees::{Fees, content_ceiling};
 use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
 use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
-use landfall_core::transaction::{Terms, Transaction, TxState, Whose};
+use landfall_core::transaction::{ReasonCode, Terms, Transaction, TxState, Whose};
 use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxHash, TxId};
 
 use crate::admission::{self, Refused, Submission};
@@ -304,6 +304,7 @@ impl Handle {
     pub async fn retry(&self, tx: &Transaction, options: Option<Options>) -> Result<Admission, SteerError> {
         match tx.status.state {
             TxState::Confirmed => return Err(Cannot::Succeeded.into()),
+            _ if has_landed_before(tx) => return Err(Cannot::Succeeded.into()),
             state if !state.is_terminal() => return Err(Cannot::NotEnded(state).into()),
             _ => {}
         }
@@ -331,6 +332,11 @@ impl Handle {
         let retry = found.filter(|record| record.tx.request.retry_of == Some(tx.id));
         Ok(retry.map(|record| record.tx.id))
     }
+}
+
+/// A person said that it had landed before the store was put back.
+fn has_landed_before(tx: &Transaction) -> bool {
+    tx.status.reason.as_ref().is_some_and(|reason| reason.code == ReasonCode::LandedBefore)
 }
 
 /// The key under which a retry is stored: one for each transaction.

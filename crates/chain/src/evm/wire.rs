@@ -188,11 +188,13 @@ impl RawTransaction {
     }
 
     pub(crate) fn taker(self) -> Taker {
+        let authorizations = self.authorization_list.into_iter().flatten();
         Taker {
             hash: TxHash(self.hash),
             to: self.to.map(Account),
             value: Wei(self.value.0),
             data: self.input,
+            delegates_to: authorizations.map(|authorization| Account(authorization.address)).collect(),
             receipt: None,
         }
     }

@@ -12,11 +12,12 @@
 
 use std::collections::BTreeSet;
 
+use super::compare::effects_of;
 use super::{Action, Lane, Plan, Prep, Waiting, back_off};
 use crate::journal::Entry;
 use crate::request::{AfterState, OnFailure};
 use crate::transaction::{Reason, ReasonCode, Status, Transaction, TxState};
-use crate::{Millis, TxId};
+use crate::{ContentVersion, Millis, Slot, TxId};
 
 /// What is known of a transaction that others follow.
 #[derive(Debug, Clone, Default)]
@@ -190,32 +191,43 @@ impl Lane {
                 self.end_waiting(id, TxState::Cancelled, reason, entry, now);
             }
             OnFailure::Hold => {
-                self.hold_for_person(id, reason, now);
+                self.hold_for_person(id, reason, None, now);
             }
         }
     }
 
-    /// It waits for a person's word.
-    pub(super) fn hold_for_person(&mut self, id: TxId, reason: Reason, now: Millis) {
+    /// It waits for a person's word: since it may have landed in that slot, or for another reason.
+    pub(super) fn hold_for_person(
+        &mut self,
+        id: TxId,
+        reason: Reason,
+        forgotten_as: Option<Slot>,
+        now: Millis,
+    ) {
         let is_held = |waiting: &Waiting| waiting.tx.status.held.is_some();
         if self.waiting.by_id(id).is_none_or(is_held) {
             return;
         }
         self.waiting.change(id, |tx| {
             tx.status.held = Some(reason.clone());
+            tx.status.forgotten_as = forgotten_as;
             self.changes.tx(tx, now);
         });
         self.changes.journal(Some(id), now, Entry::Held { reason });
     }
 
-    /// A person lets a held transaction go on. True if there was one.
-    pub(super) fn release(&mut self, id: TxId, now: Millis) -> bool {
-        if self.waiting.by_id(id).is_none_or(|waiting| waiting.tx.status.held.is_none()) {
+    /// A person lets a held transaction go on, with the content that was looked at. True if there was one.
+    pub(super) fn release(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) -> bool {
+        let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return false };
+        if tx.status.held.is_none() || version.is_some_and(|version| version != tx.version()) {
             return false;
         }
         self.waiting.change(id, |tx| {
             // One that may have landed still follows whom it was to follow, and the other way round.
-            tx.status.told_apart |= tx.status.may_have_landed();
+            if tx.status.may_have_landed() {
+                tx.status.told_apart = effects_of(tx).into_iter().collect();
+                tx.status.forgotten_as = None;
+            }
             let held = tx.status.held.take();
             tx.status.released |= held.is_some_and(|held| held.code == ReasonCode::PredecessorFailed);
             self.changes.tx(tx, now);

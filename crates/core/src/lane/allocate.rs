@@ -374,6 +374,8 @@ impl Lane {
                 | Hold::NoView
                 | Hold::ChainChanged
                 | Hold::FirstCount { .. }
+                | Hold::Comparing { .. }
+                | Hold::NotCompared { .. }
                 | Hold::UnknownSlots { .. }
                 | Hold::FinalReplaced { .. },
             ) => true,

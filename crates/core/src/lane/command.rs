@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
-use crate::transaction::{Ending, Reason, ReasonCode, TxState};
+use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
 use crate::{CommandId, ContentVersion, Millis, QueueOrder, TxId};
 
 impl Lane {
@@ -33,7 +33,7 @@ impl Lane {
                     continue;
                 }
                 CommandKind::AcceptStore { seen } => {
-                    self.accept_store(command.id, seen);
+                    self.accept_store(command.id, seen, command.at);
                     continue;
                 }
                 CommandKind::Disable => self.disable(now),
@@ -98,7 +98,7 @@ impl Lane {
     }
 
     fn approve(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
-        if self.release(id, now) || !self.is_asked(id, version) {
+        if self.release(id, version, now) || !self.is_asked(id, version) {
             return;
         }
         if let Some(tx) = self.bound.get_mut(&id) {
@@ -123,21 +123,22 @@ impl Lane {
     }
 
     fn reject(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
-        let held = self.known(id).is_some_and(|tx| tx.status.held.is_some());
+        let is_meant = |tx: &&Transaction| version.is_none_or(|version| version == tx.version());
+        let held = self.known(id).filter(is_meant).is_some_and(|tx| tx.status.held.is_some());
         if !held && !self.is_asked(id, version) {
             return;
         }
         let has_landed = self.known(id).is_some_and(|tx| tx.status.may_have_landed());
-        let text = match has_landed {
-            true => "a person said that it has landed already",
-            false => "an approver said no",
+        let (code, text) = match has_landed {
+            true => (ReasonCode::LandedBefore, "a person said that it has landed already"),
+            false => (ReasonCode::Rejected, "an approver said no"),
         };
         let text = text.to_owned();
         self.remember_no_more(id);
         if self.bound.contains_key(&id) {
-            self.drop_content(id, Reason { code: ReasonCode::Rejected, text }, now);
+            self.drop_content(id, Reason { code, text }, now);
         } else {
-            self.fail_waiting(id, ReasonCode::Rejected, text, now);
+            self.fail_waiting(id, code, text, now);
         }
     }
 

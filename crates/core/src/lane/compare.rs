@@ -6,6 +6,7 @@
 //! | a transaction that waits, or that had reserved the slot | it ends as landed, once that is settled |
 //! | the same, in a lane that the store had never used | it waits for a person: the account's own history may look like it |
 //! | nothing that is here | it is remembered, and one that comes later and does the same waits for a person |
+//! | nothing that is here, and as many as can be are remembered | the lane holds there until a person resumes it |
 //!
 //! Done in steps of as many as are looked up at once; the cursor moves with each.
 
@@ -13,17 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::keccak256;
 
-use super::stranger::MOST_LOOKED_UP;
 use super::{Lane, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::Payload;
-use crate::transaction::{Reason, ReasonCode, TakenAlike, Transaction};
+use crate::settings::Allocation;
+use crate::transaction::{Did, Reason, ReasonCode, TakenAlike, Transaction};
 use crate::view::BlockRef;
-use crate::{CommandId, ContentVersion, Millis, Slot, TxId};
+use crate::{Account, CommandId, ContentVersion, Millis, Slot, TxId, Wei};
 
-/// So many effects of forgotten slots are remembered, the newest: the lane's row is written with every commit.
-const MOST_REMEMBERED: usize = 1_000;
+/// So many effects of forgotten slots are remembered: the lane's row is written with every commit. A lane that would have to remember
+/// more holds before them, until a person resumes it.
+pub(super) const MOST_REMEMBERED: usize = 1_000;
+/// Bytes that the store has forgotten may be out for so many slots above the chain's count when it was accepted, at the least.
+const LEAST_AHEAD: u64 = 64;
 
 /// How far a comparison is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,18 +40,39 @@ pub(super) enum Compared {
 }
 
 /// What a call does, in a number: enough to ask a person about one that looks the same.
-fn effect(to: Option<crate::Account>, value: crate::Wei, data: &[u8]) -> u64 {
+fn effect(to: Option<Account>, value: Wei, data: &[u8], delegates_to: impl Iterator<Item = Account>) -> u64 {
     let mut bytes = Vec::with_capacity(53 + data.len());
     bytes.push(u8::from(to.is_some()));
     bytes.extend(to.iter().flat_map(|to| to.0));
     bytes.extend_from_slice(&value.0.to_be_bytes::<32>());
     bytes.extend_from_slice(data);
+    bytes.extend(delegates_to.flat_map(|code| code.0));
     let [a, b, c, d, e, f, g, h, ..] = keccak256(&bytes).0;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
+fn effect_of(payload: &Payload) -> u64 {
+    effect(payload.to, payload.value, &payload.data, delegations(payload))
+}
+
+/// The code that the authorizations of a call name.
+fn delegations(payload: &Payload) -> impl Iterator<Item = Account> + '_ {
+    payload.authorization_list.iter().map(|authorization| authorization.address)
+}
+
 fn does_the_same(taker: &Taker, payload: &Payload) -> bool {
-    taker.to == payload.to && taker.value == payload.value && taker.data == payload.data
+    taker.to == payload.to
+        && taker.value == payload.value
+        && taker.data == payload.data
+        && taker.delegates_to.iter().copied().eq(delegations(payload))
+}
+
+/// It does what a no-op of ours does.
+pub(super) fn is_no_op(taker: &Taker, signer: Account) -> bool {
+    taker.to == Some(signer)
+        && taker.value == Wei::default()
+        && taker.data.is_empty()
+        && taker.delegates_to.is_empty()
 }
 
 /// The content of the transaction that the taker carried out, if it did one; the newest, if several are the same.
@@ -149,7 +174,7 @@ impl Lane {
             return String::new();
         };
         // The whole history of a key that this store has never used lies below.
-        let was_used = self.row.cursor.is_some();
+        let was_used = self.was_used();
         let mut text = format!("nonces {first} to {last} were used by what this store does not know");
         let mut same = self.same_effect();
         let seen: BTreeMap<Slot, (BlockRef, Option<Taker>)> =
@@ -162,7 +187,8 @@ impl Lane {
             match same.remove(slot) {
                 Some((id, version)) if was_used => {
                     let (hash, receipt) = (taker.hash, taker.receipt.clone());
-                    self.carried_out(id, *slot, &TakenAlike { hash, block: *block, version, receipt }, now);
+                    let by = TakenAlike { hash, block: *block, version, did: Did::Same, receipt };
+                    self.carried_out(id, *slot, &by, now);
                     text.push_str(&format!(
                         "; nonce {slot} carried out transaction {id}, which has ended as landed"
                     ));
@@ -186,19 +212,43 @@ impl Lane {
         text
     }
 
-    /// The effect of a slot that this store may have forgotten: one that does the same is held.
+    /// The store had used the lane when it was copied.
+    fn was_used(&self) -> bool {
+        self.row.cursor.is_some() && self.row.compared_from.is_none()
+    }
+
+    /// What the next step goes on over can be remembered, as far as nothing that waits was carried out by it.
+    pub(super) fn has_room(&self) -> bool {
+        let same = self.same_effect();
+        let ended = |slot: &Slot| self.was_used() && same.contains_key(slot);
+        let more = self.unknown_list().iter().filter(|slot| !ended(slot)).count();
+        self.row.forgotten.len() + more <= MOST_REMEMBERED
+    }
+
+    /// The effect of a slot that this store may have forgotten: one that does the same is held. Nothing that was remembered goes for it.
     fn remember(&mut self, slot: Slot, taker: &Taker) {
-        self.row.forgotten.insert(slot, effect(taker.to, taker.value, &taker.data));
-        while self.row.forgotten.len() > MOST_REMEMBERED {
-            self.row.forgotten.pop_first();
+        if self.row.forgotten.len() < MOST_REMEMBERED {
+            self.note_effect(slot, taker);
         }
     }
 
-    /// A stranger's slot, in a lane that once went on over what its store did not know: something that was forgotten may land late.
-    pub(super) fn remember_adopted(&mut self, slot: Slot, taker: Option<&Taker>) {
-        let went_on = self.row.accepted_below.is_some() || !self.row.forgotten.is_empty();
-        if let Some(taker) = taker.filter(|_| went_on) {
-            self.remember(slot, taker);
+    fn note_effect(&mut self, slot: Slot, taker: &Taker) {
+        let did = effect(taker.to, taker.value, &taker.data, taker.delegates_to.iter().copied());
+        self.row.forgotten.insert(slot, did);
+        self.changes.row();
+    }
+
+    /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
+    /// landed late: as far above as such bytes can be out.
+    pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>) {
+        let ahead = match self.settings.allocation {
+            Allocation::Dispatch => self.settings.max_in_flight,
+            Allocation::Admission => self.settings.max_signed_ahead,
+        };
+        let ahead = ahead.max(LEAST_AHEAD);
+        let end = self.row.accepted_below.map(|below| below.0.saturating_add(ahead));
+        if let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot.0 < end)) {
+            self.note_effect(slot, taker);
         }
     }
 
@@ -220,6 +270,9 @@ impl Lane {
             if self.has_meant() {
                 return;
             }
+        }
+        if self.strangers.means_all() {
+            self.row.compared_from = None;
         }
         if let Some(command) = self.strangers.take_resuming() {
             self.finish_command(command);
@@ -257,23 +310,23 @@ impl Lane {
             return;
         }
         let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return };
-        if let Some(slot) = self.forgotten_alike(tx).filter(|_| !tx.status.told_apart) {
+        if let Some(slot) = self.forgotten_alike(tx) {
             self.hold_as_landed(id, slot, now);
         }
     }
 
-    /// The lowest slot that this store has forgotten and that did the same.
+    /// The lowest slot that this store has forgotten and that did the same, unless a person has told them apart.
     fn forgotten_alike(&self, tx: &Transaction) -> Option<Slot> {
-        let effects: BTreeSet<u64> =
-            tx.payloads().map(|payload| effect(payload.to, payload.value, &payload.data)).collect();
+        let mut effects = effects_of(tx);
+        effects.retain(|effect| !tx.status.told_apart.contains(effect));
         let mut forgotten = self.row.forgotten.iter();
         forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot)
     }
 
-    /// A person says that a transaction is what a forgotten slot did: the slot is accounted for.
+    /// A person says that a transaction is what a forgotten slot did, the one that was shown: it is accounted for, and no other.
     pub(super) fn remember_no_more(&mut self, id: TxId) {
         let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
-        let slot = tx.filter(|tx| tx.status.may_have_landed()).and_then(|tx| self.forgotten_alike(tx));
+        let slot = tx.filter(|tx| tx.status.may_have_landed()).and_then(|tx| tx.status.forgotten_as);
         if let Some(slot) = slot {
             self.row.forgotten.remove(&slot);
             self.changes.row();
@@ -284,14 +337,19 @@ impl Lane {
     fn hold_as_landed(&mut self, id: TxId, slot: Slot, now: Millis) {
         self.stop_signing(id);
         let text = format!(
-            "nonce {slot} of this account was used before this store was put back, and did the same: it may be this transaction, \
-             which has landed then"
+            "nonce {slot} of this account was used by something that this store does not know, and did the same: it may be this \
+             transaction, which has landed then"
         );
-        self.hold_for_person(id, Reason { code: ReasonCode::MayHaveLanded, text }, now);
+        self.hold_for_person(id, Reason { code: ReasonCode::MayHaveLanded, text }, Some(slot), now);
     }
 }
 
-/// Slots of a lane that the store never used, so many of the newest: only they can be forgotten ones that matter.
+/// What each content of a transaction does.
+pub(super) fn effects_of(tx: &Transaction) -> BTreeSet<u64> {
+    tx.payloads().map(effect_of).collect()
+}
+
+/// Where the slots of a lane that the store never used are compared from: as many of the newest as can be remembered.
 pub(super) fn first_forgotten(count: Slot) -> Slot {
-    Slot(count.0.saturating_sub(MOST_LOOKED_UP as u64))
+    Slot(count.0.saturating_sub(MOST_REMEMBERED as u64))
 }

@@ -2,7 +2,7 @@
 
 use super::cheap::explain_cheap;
 use super::finish::comes_again;
-use super::{Lane, Prep, SlotRecord, Until, Waiting};
+use super::{Lane, Prep, Settles, SlotRecord, Until, Waiting};
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::ports::store::Older;
@@ -16,6 +16,8 @@ use crate::{Millis, Slot, TxId};
 pub enum Hold {
     /// The store is an older copy of itself, and nobody has accepted it yet.
     StoreOlder { why: Older },
+    /// A person has accepted it, and these slots, which it does not know, are compared with what waits.
+    Comparing { first: Slot, last: Slot, settles: Option<Settles> },
     /// The chain was not seen since the start.
     NoView,
     /// The endpoints show another chain.
@@ -24,6 +26,8 @@ pub enum Hold {
     FirstCount { count: Slot },
     /// The chain has used slots for which we have stored no bytes.
     UnknownSlots { first: Slot, last: Slot, until: Until },
+    /// Slots below this one were used before the store was put back, and nobody knows what they did.
+    NotCompared { below: Slot },
     /// A slot that is history is open again: the chain took back more than it calls final itself.
     FinalReplaced { slot: Slot },
     /// An operator paused it.
@@ -31,6 +35,12 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// The store is an older copy, accepted or not: what callers hand in again is stored, to be compared.
+    #[must_use]
+    pub fn is_of_older_store(&self) -> bool {
+        matches!(self, Self::StoreOlder { .. } | Self::Comparing { .. })
+    }
+
     /// The sentence for people.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -40,6 +50,16 @@ impl Hold {
                 "{}. What it has forgotten may have been sent, so no nonces are assigned and nothing is signed. Hand all requests in \
                  again with their request ids, then run `landfall store accept`; see docs/backup.md",
                 why.sentence()
+            ),
+            Self::Comparing { first, last, settles } => format!(
+                "the store is an older copy, and an operator accepted it; nonces {first} to {last}, which it does not know, are being \
+                 compared with what waits, so that nothing is done twice{}",
+                until_settled(*settles)
+            ),
+            Self::NotCompared { below } => format!(
+                "this store had never used this account, which has used {below} nonces more than could be looked up: what they did may be \
+                 what was handed in again. Have all requests handed in again, look whether the account has carried one of them out, \
+                 cancel what it has, then resume the lane: all that waits is then sent"
             ),
             Self::NoView => "the chain has not been reached since the start".to_owned(),
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
@@ -80,9 +100,10 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
              lane: the transaction then ends as landed, and is not sent. If it is another one, resume the lane as well, and hand the \
              transaction in again with a new request id"
         ),
-        Until::LookedUp => format!(
+        Until::LookedUp { settles } => format!(
             "{which} {were} used by something that this store does not know, and an operator resumed the lane; it is being looked up \
-             what that was, so that nothing is done twice"
+             what that was, so that nothing is done twice{}",
+            until_settled(*settles)
         ),
         Until::Final { block: Some(block), confirmations } => {
             let so_far = confirmations
@@ -97,6 +118,13 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
     }
 }
 
+fn until_settled(settles: Option<Settles>) -> String {
+    let Some(Settles { block, confirmations }) = settles else { return String::new() };
+    let so_far =
+        confirmations.map_or(String::new(), |(has, needs)| format!(" ({has} of {needs} confirmations)"));
+    format!(". One of them did the same as what waits, in block {block}: that must be final first{so_far}")
+}
+
 impl Lane {
     /// Why no slots are handed out, if so.
     #[must_use]
@@ -105,6 +133,10 @@ impl Lane {
             Hold::UnknownSlots { first, last, .. } => {
                 Some(Hold::UnknownSlots { first, last, until: self.unknown_until() })
             }
+            Hold::StoreOlder { why: Older::Accepted } => Some(match self.unknown_slots() {
+                Some((first, last)) => Hold::Comparing { first, last, settles: self.compared_when() },
+                None => Hold::StoreOlder { why: Older::Accepted },
+            }),
             hold => Some(hold),
         }
     }
@@ -130,8 +162,10 @@ impl Lane {
         if self.row.cursor.is_none() {
             return Some(Hold::FirstCount { count });
         }
-        let (first, last) = self.unknown_slots()?;
-        Some(Hold::UnknownSlots { first, last, until: Until::Person })
+        if let Some((first, last)) = self.unknown_slots() {
+            return Some(Hold::UnknownSlots { first, last, until: Until::Person });
+        }
+        self.row.compared_from.filter(|below| below.0 > 0).map(|below| Hold::NotCompared { below })
     }
 
     /// The lowest and the highest slot that the chain has used and for which we have no bytes: never handed out,

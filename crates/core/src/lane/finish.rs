@@ -224,7 +224,7 @@ impl Lane {
         self.changes.journal(Some(id), now, entry);
     }
 
-    fn end(&mut self, mut tx: Transaction, ending: Ending, now: Millis) {
+    pub(super) fn end(&mut self, mut tx: Transaction, ending: Ending, now: Millis) {
         tx.status.state = ending.state();
         tx.status.reason = Some(ending.reason().clone());
         self.changes.tx(&mut tx, now);

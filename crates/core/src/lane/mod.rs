@@ -84,7 +84,7 @@ pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
 pub use settle::taken_sentence;
-pub use stranger::{UnknownSlot, Until};
+pub use stranger::{Settles, UnknownSlot, Until};
 
 use queue::{Queue, Waiting};
 use transactions::Transactions;
@@ -391,6 +391,11 @@ pub struct Lane {
     accepted: BTreeSet<CommandId>,
     /// The count that the chain had then.
     accepted_from: Option<Slot>,
+    /// When the last turn was.
+    turned_at: Millis,
+    /// When a person last accepted the store, and the first head that was made since then.
+    accepted_at: Option<Millis>,
+    accepted_head: Option<u64>,
     /// Commands that were read and left where they are until the store is accepted.
     left_open: BTreeSet<CommandId>,
     /// The number of returned slots that last led to a reset.
@@ -482,6 +487,9 @@ impl Lane {
             older: record.older,
             accepted: BTreeSet::new(),
             accepted_from: None,
+            turned_at: Millis(0),
+            accepted_at: None,
+            accepted_head: None,
             left_open: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
@@ -629,6 +637,10 @@ impl Lane {
     fn begin_turn(&mut self, now: Millis) {
         self.grow_window(now);
         self.slots.look_at_due(now);
+        // Slots rest until a time that was reckoned by a later clock.
+        if std::mem::replace(&mut self.turned_at, now) > now {
+            self.slots.look_at_all();
+        }
         // Where one slot's turn comes when the one before it is taken, and where the simulator looks for bugs that it planted
         // itself, nothing rests.
         if self.in_order_only() || self.settings.planted.is_some() {

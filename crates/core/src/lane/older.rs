@@ -33,10 +33,12 @@ impl Lane {
     }
 
     /// A person has accepted the store as it is.
-    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>) {
+    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>, at: Millis) {
         if self.accepted.insert(command) {
             self.accepted_from = self.accepted_from.max(seen);
-            self.older.get_or_insert(Older::Accepted);
+            self.accepted_at = Some(at);
+            self.accepted_head = None;
+            self.older = Some(Older::Accepted);
             // Replaces among the commands that were left where they are: see below.
             self.left_open.clear();
             self.load.news = true;
@@ -57,11 +59,19 @@ impl Lane {
     /// of the head: what landed since an older one is what must be compared.
     pub(super) fn take_acceptance(&mut self, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| !self.accepted.is_empty()) else { return };
-        if !self.may_bind() || Some(count) < self.accepted_from {
+        if !self.may_bind() || !self.has_seen_accepted(count) {
             return;
         }
         let mut did = String::new();
-        let compared = self.compared();
+        let mut compared = self.compared();
+        if compared == Compared::Done && !self.has_room() {
+            did = ": there is more that nobody has handed in again than can be remembered, so it holds there"
+                .to_owned();
+            compared = Compared::Unreadable;
+        }
+        if self.row.cursor.is_none() && compared != Compared::NotYet {
+            self.row.compared_from = self.known_up_to();
+        }
         match compared {
             Compared::NotYet => return,
             // These slots hold the lane in their own right, until a person resumes it.
@@ -71,7 +81,8 @@ impl Lane {
             }
             Compared::Done => self.row.cursor = self.row.cursor.max(Some(count)),
         }
-        self.row.accepted_below = self.row.accepted_below.max(Some(count));
+        // What has bytes here may have been cancelled or replaced by what the store has forgotten, and not be in a block yet.
+        self.row.accepted_below = self.row.accepted_below.max(Some(count)).max(self.row.cursor);
         self.changes.row();
         let text = format!("an operator accepted the store, which is an older copy of itself{did}");
         self.changes.journal(None, now, Entry::LaneResumed { text });
@@ -82,6 +93,7 @@ impl Lane {
         }
         if !are_unknown {
             self.all_accounted_for();
+            self.row.compared_from = self.row.compared_from.filter(|from| from.0 > 0);
         }
         (self.older, self.accepted_from) = (None, None);
         // Commands that were left where they are. A load that is under way does not show them.
@@ -92,5 +104,19 @@ impl Lane {
         for command in std::mem::take(&mut self.accepted) {
             self.finish_command(command);
         }
+    }
+
+    /// The chain shows what it showed to the person who accepted the store; or a block that was made since then has settled, so that
+    /// it took the rest back, and only this lane can use those slots again.
+    fn has_seen_accepted(&mut self, count: Slot) -> bool {
+        let Some(head) = self.live_view().map(|view| view.head) else { return false };
+        if Some(head.timestamp) >= self.accepted_at {
+            self.accepted_head.get_or_insert(head.at.number);
+        }
+        let has_settled = self.accepted_head.is_some_and(|head| self.settled() >= Some(head));
+        if Some(count) >= self.accepted_from || has_settled {
+            self.accepted_from = None;
+        }
+        self.accepted_from.is_none()
     }
 }

@@ -5,11 +5,11 @@
 //! took the slot does the very same as the transaction, it may be ours: this store may have forgotten an attempt (an
 //! older copy), and sending again would land it twice. Then a person must say whose it was ([`super::settle`]).
 
-use super::compare::carries_out;
+use super::compare::{carries_out, is_no_op};
 use super::{Action, Lane, Plan, Proof, back_off};
 use crate::ports::chain::Taker;
 use crate::settings::LaneSettings;
-use crate::transaction::Transaction;
+use crate::transaction::{Did, Transaction};
 use crate::view::{BlockRef, ChainView, Standing};
 use crate::{Millis, Slot};
 
@@ -74,23 +74,27 @@ impl Lane {
             return self.take_unproven(slot, now);
         }
         record.work.proving = false;
-        // What was sent before an older copy was put back may be ours, whatever it did.
+        // What was sent before an older copy was put back may be ours, whatever it did: a newer copy may have cancelled or replaced it.
         let may_be_ours = self.row.accepted_below.is_some_and(|below| slot < below);
         // Any content that it ever had: a store that has forgotten one may have forgotten its bytes.
         let alike = taker.zip(tx).filter(|_| alike_counts);
         let alike = alike.map(|(taker, tx)| (tx.id, taker, carries_out(taker, tx), tx.version()));
         match alike {
             Some((id, taker, Some(version), _)) => {
-                self.taken_alike(id, slot, block, taker, version, now);
+                self.taken_alike(id, slot, block, taker, (version, Did::Same), now);
                 if may_be_ours {
                     // By the word of whoever accepted the store.
                     self.settle_taken_as_ours(id, slot, now);
                 }
             }
             Some((id, taker, None, newest)) if may_be_ours => {
-                self.taken_alike(id, slot, block, taker, newest, now);
+                let did = if is_no_op(taker, self.id.signer) { Did::Nothing } else { Did::Other };
+                self.taken_alike(id, slot, block, taker, (newest, did), now);
             }
-            Some(_) | None => self.slot_is_foreign(slot, block, now),
+            Some(_) | None => {
+                self.remember_late(slot, taker);
+                self.slot_is_foreign(slot, block, now);
+            }
         }
     }
 }

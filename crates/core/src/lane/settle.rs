@@ -1,9 +1,10 @@
-//! Settle: something that is no attempt of ours took a slot and does the same as its transaction (E11). It may be ours, from a time
-//! that this store has forgotten, or a person's who did it by hand; nothing on chain tells. A person must say.
+//! Settle: something that is no attempt of ours took a slot, and may be ours all the same (E11): it does the same as the slot's
+//! transaction, or the store went back and a newer copy may have cancelled or replaced that. Nothing on chain tells. A person must say.
 //!
 //! | the word | the transaction |
 //! |---|---|
-//! | ours | has ended, as what took its slot did |
+//! | ours, and it did the same | has ended, as what took its slot did |
+//! | ours, and it did nothing or something else | was cancelled or replaced by it: has ended without success |
 //! | foreign | is queued again or fails, as its caller said; one that was to end has ended |
 //! | none yet | stays as it is, also if it is to be cancelled, and says so |
 //!
@@ -13,7 +14,7 @@ use super::finish::has_reverted;
 use super::{Lane, SlotRecord};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
-use crate::transaction::{TakenAlike, Transaction, TxState, Whose, Won};
+use crate::transaction::{Did, Ending, Reason, ReasonCode, TakenAlike, Transaction, TxState, Whose, Won};
 use crate::view::{BlockRef, Standing};
 use crate::{CommandId, ContentVersion, Millis, Slot, TxHash, TxId};
 
@@ -27,19 +28,19 @@ pub(super) struct Word {
 }
 
 impl Lane {
-    /// The slot went to something that does the same, for good.
+    /// The slot went to something that may be ours, for good.
     pub(super) fn taken_alike(
         &mut self,
         id: TxId,
         slot: Slot,
         block: BlockRef,
         taker: &Taker,
-        version: ContentVersion,
+        (version, did): (ContentVersion, Did),
         now: Millis,
     ) {
         let (hash, receipt) = (taker.hash, taker.receipt.clone());
         let Some(tx) = self.bound.get_mut(&id).or_else(|| self.reopened.get_mut(&id)) else { return };
-        tx.status.taken = Some(Box::new(TakenAlike { hash, block, version, receipt }));
+        tx.status.taken = Some(Box::new(TakenAlike { hash, block, version, did, receipt }));
         self.changes.tx(tx, now);
         self.changes.journal(Some(id), now, Entry::TakenAlike { slot, hash, block });
     }
@@ -115,6 +116,10 @@ impl Lane {
             if tx.takes_two_slots() {
                 self.free_second_slot(slot);
             }
+            if taken.did != Did::Same {
+                self.keep(slot, taken.block, None);
+                return self.end_undone(tx, slot, taken, now);
+            }
             self.end_carried_out(&mut tx, slot, taken, now);
             return self.keep(slot, taken.block, Some(tx));
         }
@@ -125,6 +130,24 @@ impl Lane {
         let TakenAlike { hash, block, .. } = *taken;
         self.changes.journal(Some(id), now, Entry::CarriedOut { slot, hash, block });
         self.keep(slot, block, Some(tx));
+    }
+
+    /// A newer copy of the store had cancelled or replaced it: what it was to do was not done.
+    fn end_undone(&mut self, mut tx: Transaction, slot: Slot, by: &TakenAlike, now: Millis) {
+        (tx.status.displaced, tx.status.taken) = (false, None);
+        let TakenAlike { hash, block, .. } = *by;
+        self.changes.journal(Some(tx.id), now, Entry::CarriedOut { slot, hash, block });
+        let ending = tx.status.ending.clone().unwrap_or_else(|| match by.did {
+            Did::Nothing => {
+                let text = format!("nonce {slot} was used by the no-op {hash}: it had been cancelled before this store was put back");
+                Ending::Cancel(Reason { code: ReasonCode::CancelledByCaller, text })
+            }
+            Did::Same | Did::Other => {
+                let text = format!("nonce {slot} was used by {hash}: it had been replaced before this store was put back");
+                Ending::Fail(Reason { code: ReasonCode::Displaced, text })
+            }
+        });
+        self.end(tx, ending, now);
     }
 
     fn settle_as_foreign(&mut self, id: TxId, slot: Slot, taken: &TakenAlike, now: Millis) {
@@ -182,10 +205,21 @@ pub fn taken_sentence(tx: &Transaction, slot: Slot, taken: &TakenAlike) -> Strin
         Some(_) => "; until then it can neither be sent nor ended",
         None => "; until then it is not sent again",
     };
+    let (hash, block, id) = (taken.hash, taken.block.number, tx.id);
+    let done = match taken.did {
+        Did::Same => {
+            return format!(
+                "nonce {slot} was taken by {hash} in block {block}, which does the same and is not known here: the store may have \
+                 forgotten it, or somebody did the same with this key. Look at it, then say whose it was: `landfall tx settle {id} \
+                 --ours` if this transaction is done by it, `--foreign` if not{waits}"
+            );
+        }
+        Did::Nothing => "which does nothing: this transaction may have been cancelled",
+        Did::Other => "which does something else: this transaction may have been replaced",
+    };
     format!(
-        "nonce {slot} was taken by {} in block {}, which does the same and is not known here: the store may have forgotten it, or \
-         somebody did the same with this key. Look at it, then say whose it was: `landfall tx settle {} --ours` if this \
-         transaction is done by it, `--foreign` if not{waits}",
-        taken.hash, taken.block.number, tx.id
+        "nonce {slot} was taken by {hash} in block {block}, {done} before this store was put back, or somebody used the key. Look at it, \
+         then say whose it was: `landfall tx settle {id} --ours` ends the transaction as cancelled or replaced, `--foreign` sends \
+         it with another nonce{waits}"
     )
 }

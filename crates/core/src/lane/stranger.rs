@@ -112,6 +112,11 @@ impl Strangers {
         !self.is_resuming() || self.up_to.is_none_or(|up_to| slot < up_to)
     }
 
+    /// The person who resumed the lane could know of everything.
+    pub(super) fn means_all(&self) -> bool {
+        self.is_resuming() && self.up_to.is_none()
+    }
+
     pub(super) fn take_resuming(&mut self) -> Option<CommandId> {
         self.resuming.take()
     }
@@ -318,7 +323,7 @@ impl Lane {
             return;
         }
         for (slot, _, taker) in &adopted {
-            self.remember_adopted(*slot, taker.as_ref());
+            self.remember_late(*slot, taker.as_ref());
             self.leave_to_stranger(*slot, now);
         }
         let each = adopted.iter().map(|(slot, block, taker)| match taker {
@@ -363,7 +368,7 @@ impl Lane {
     /// When the lane goes on, in words.
     pub(super) fn unknown_until(&self) -> Until {
         if self.strangers.is_resuming() {
-            return Until::LookedUp;
+            return Until::LookedUp { settles: self.compared_when() };
         }
         if let Some((slot, (id, _))) = self.same_effect().first_key_value() {
             return Until::Same { slot: *slot, tx: *id };
@@ -375,12 +380,35 @@ impl Lane {
         if !adopts && block.map_or(self.accounted_at().is_none(), |block| !self.may_adopt(&block)) {
             return Until::Person;
         }
-        let settled = self.live_view().and_then(|view| {
-            let settled = settled_for(None, &view, &self.settings)?;
-            Some((view.confirmations(&block?), view.head.at.number.saturating_sub(settled)))
-        });
-        Until::Final { block: block.map(|block| block.number), confirmations: settled }
+        let confirmations = block.and_then(|block| self.confirmations_until_settled(&block));
+        Until::Final { block: block.map(|block| block.number), confirmations }
     }
+
+    /// How many confirmations a block has, and how many make it settled.
+    fn confirmations_until_settled(&self, block: &BlockRef) -> Option<(u64, u64)> {
+        let view = self.live_view()?;
+        let settled = settled_for(None, &view, &self.settings)?;
+        Some((view.confirmations(block), view.head.at.number.saturating_sub(settled)))
+    }
+
+    /// The newest block that must settle before a comparison is done: what was used there did the same as what waits.
+    pub(super) fn compared_when(&self) -> Option<Settles> {
+        let same = self.same_effect();
+        let is_open = |slot: &Slot| self.strangers.state(*slot, true) == Compared::NotYet;
+        let open = same.keys().filter(|slot| is_open(slot)).filter_map(|slot| {
+            let (block, _) = self.strangers.found.get(slot)?.seen.as_ref()?;
+            Some(*block)
+        });
+        let block = open.max_by_key(|block| block.number)?;
+        Some(Settles { block: block.number, confirmations: self.confirmations_until_settled(&block) })
+    }
+}
+
+/// A block that must settle first: so many confirmations of so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settles {
+    pub block: u64,
+    pub confirmations: Option<(u64, u64)>,
 }
 
 /// What a lane that holds for unknown slots waits for.
@@ -391,7 +419,7 @@ pub enum Until {
     /// A person's word: one of them did the same as this transaction.
     Same { slot: Slot, tx: TxId },
     /// A person has spoken, and what took them is being looked up.
-    LookedUp,
+    LookedUp { settles: Option<Settles> },
     /// What took the lowest of them is final: so many confirmations of so many, once its block is known.
     Final { block: Option<u64>, confirmations: Option<(u64, u64)> },
 }

@@ -57,6 +57,8 @@ pub struct Taker {
     pub to: Option<Account>,
     pub value: Wei,
     pub data: Bytes,
+    /// The code that its authorizations (EIP-7702) name, in their order.
+    pub delegates_to: Vec<Account>,
     /// What became of it, where that is known.
     pub receipt: Option<Receipt>,
 }

@@ -84,13 +84,18 @@ pub struct LaneRow {
     /// The fees of what became final on the last day on which something did.
     #[serde(skip_serializing_if = "Spend::is_nothing")]
     pub spend: Spend,
-    /// Slots below this one were used before a person accepted the store, which is an older copy: what took them may be ours.
+    /// Slots below this one were used or given out before a person accepted the store, which is an older copy: what takes them may be
+    /// ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_below: Option<Slot>,
     /// The highest slot that was left to a stranger. If the chain takes it back a no-op fills it, never a transaction: a copy of
     /// the store from before would take it for the stranger's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed: Option<Slot>,
+    /// The first slot whose use was looked up when a store was accepted that had never used the lane. Of those below nobody knows
+    /// what they did, until a person resumes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared_from: Option<Slot>,
     /// What was done in slots that this store has forgotten and that no waiting transaction was found for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub forgotten: BTreeMap<Slot, u64>,

@@ -332,6 +332,11 @@ impl Chain for SimChain {
             to: Some(wire.from),
             value: Wei(wire.value),
             data: wire.data.clone(),
+            delegates_to: wire
+                .delegates
+                .map(|on| if on { wire.from } else { Account(alloy_primitives::Address::ZERO) })
+                .into_iter()
+                .collect(),
             receipt: None,
         }))
     }

@@ -25,6 +25,7 @@ mod older;
 mod probe;
 mod properties;
 mod prove;
+mod put_back;
 mod refuse;
 mod replace;
 mod reprice;

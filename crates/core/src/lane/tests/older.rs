@@ -7,7 +7,7 @@ use crate::request::{Options, Payload};
 use crate::transaction::TxState;
 use crate::{JournalSeq, Slot, TxHash};
 
-fn older() -> Older {
+pub(super) fn older() -> Older {
     Older::Behind { journal: JournalSeq(3), mark: JournalSeq(9) }
 }
 
@@ -48,7 +48,7 @@ fn an_older_store_sends_what_it_has_and_signs_nothing() {
 }
 
 /// Accepts the store, as the engine does: the command is stored with the word.
-fn accept(world: &mut World) {
+pub(super) fn accept(world: &mut World) {
     world.desk.store.older = None;
     world.command(CommandKind::AcceptStore { seen: None });
     world.show(0, true);
@@ -56,16 +56,23 @@ fn accept(world: &mut World) {
 }
 
 /// The copy was put back; since then a slot was used that did this.
-fn put_back(world: &mut World, did: &Payload) {
+pub(super) fn put_back(world: &mut World, did: &Payload) {
     world.desk.store.older = Some(older());
     world.desk.crash();
     used(world, did);
 }
 
-fn used(world: &mut World, did: &Payload) {
+pub(super) fn used(world: &mut World, did: &Payload) {
     let slot = world.chain.count();
     let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
-    let taker = Taker { hash, to: did.to, value: did.value, data: did.data.clone(), receipt: None };
+    let taker = Taker {
+        hash,
+        to: did.to,
+        value: did.value,
+        data: did.data.clone(),
+        delegates_to: Vec::new(),
+        receipt: None,
+    };
     world.chain.takers.insert(slot, taker);
     world.chain.mine_foreign(world.desk.now);
 }
@@ -78,13 +85,15 @@ fn an_accepted_store_ends_what_its_forgotten_slots_did_and_sends_the_rest() {
     let other = world.submit_as(payment(8), Options::default());
     accept(&mut world);
     // It may be reorganised yet: nothing is decided by it.
-    assert!(matches!(world.desk.lane.hold(), Some(Hold::StoreOlder { .. })));
+    assert!(world.desk.lane.hold().is_some_and(|hold| hold.is_of_older_store()));
     assert_eq!(world.desk.store.state(landed), TxState::Accepted);
     // However often it is loaded meanwhile.
     world.desk.crash();
     world.show(0, true);
     world.rest();
-    assert_eq!(world.desk.lane.hold(), Some(Hold::StoreOlder { why: Older::Accepted }));
+    let hold = world.desk.lane.hold().unwrap();
+    assert!(matches!(hold, Hold::Comparing { first: Slot(5), last: Slot(5), .. }), "{hold:?}");
+    assert!(hold.sentence().contains("did the same as what waits, in block 1"), "{}", hold.sentence());
     world.finalise();
     assert_eq!(world.desk.lane.hold(), None);
     let status = world.desk.store.tx(landed).status.clone();
@@ -269,6 +278,7 @@ fn a_lane_that_the_older_copy_never_used_ends_nothing_by_what_its_key_did_before
         world.finalise();
     }
     assert_eq!(world.slot_of(like_it), None);
+    assert_eq!(world.desk.store.state(like_it), TxState::Accepted, "it waits for a person");
     assert_eq!(world.desk.store.state(other), TxState::Confirmed);
 }
 

@@ -19,7 +19,14 @@ fn adopting() -> LaneSettings {
 /// A transaction that does the same as this payload.
 fn like(payload: &Payload) -> Taker {
     let hash = TxHash(alloy_primitives::B256::repeat_byte(0x77));
-    Taker { hash, to: payload.to, value: payload.value, data: payload.data.clone(), receipt: None }
+    Taker {
+        hash,
+        to: payload.to,
+        value: payload.value,
+        data: payload.data.clone(),
+        delegates_to: Vec::new(),
+        receipt: None,
+    }
 }
 
 impl World {
@@ -43,7 +50,7 @@ impl World {
         self.turn(vec![LaneEvent::Foreign { slot: Slot(slot), block, taker: Some(taker.clone()) }]);
     }
 
-    fn loaded_again(&mut self) {
+    pub(super) fn loaded_again(&mut self) {
         self.play(Step::Crash);
         self.show(0, true);
     }

@@ -1,0 +1,512 @@
+//! An accepted store: what it goes by, what it remembers, and what a person's word does.
+
+use super::super::test_world::payment;
+use super::older::{accept, older, put_back, used};
+use super::{World, settings, world};
+use crate::journal::Entry;
+use crate::lane::compare::MOST_REMEMBERED;
+use crate::lane::{Hold, LaneEvent};
+use crate::ports::chain::Taker;
+use crate::ports::store::CommandKind;
+use crate::request::{After, AfterState, Authorization, OnDisplaced, OnFailure, Options, Payload};
+use crate::settings::LaneSettings;
+use crate::transaction::{Reason, ReasonCode, Terms, TxState, Whose};
+use crate::{Account, ContentVersion, Slot, TxId};
+
+fn stale_head(world: &mut World) {
+    let mut view = world.chain.view(0);
+    let known = world.desk.lane.account().copied().expect("the account was seen");
+    view.accounts.insert(super::super::test_world::LANE.signer, known);
+    world.turn(vec![LaneEvent::Chain { view: std::sync::Arc::new(view), receipts: Vec::new() }]);
+}
+
+#[test]
+fn an_acceptance_waits_for_a_count_of_the_head() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    used(&mut world, &payment(7));
+    stale_head(&mut world);
+    world.desk.store.older = None;
+    world.desk.wants = crate::lane::Wants::Nothing;
+    world.command(CommandKind::AcceptStore { seen: None });
+    while !world.started.is_empty() {
+        world.settle();
+    }
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::StoreOlder { .. })), "the count is of an older head");
+    assert_eq!(world.desk.wants, crate::lane::Wants::Head);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "it may have landed");
+}
+
+#[test]
+fn a_resume_waits_for_a_count_of_the_head() {
+    let mut world = world(settings());
+    used(&mut world, &payment(8));
+    world.loaded_again();
+    world.rest();
+    assert!(
+        matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { .. })),
+        "{:?}",
+        world.desk.lane.hold()
+    );
+    used(&mut world, &payment(7));
+    stale_head(&mut world);
+    world.desk.wants = crate::lane::Wants::Nothing;
+    world.command(CommandKind::Resume);
+    while !world.started.is_empty() {
+        world.settle();
+    }
+    assert_eq!(world.desk.wants, crate::lane::Wants::Head);
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(5)), "nothing is passed over by an older count");
+}
+
+fn never_used() -> World {
+    let mut world = world(settings());
+    world.chain.first = Slot(0);
+    world.desk.store.row = crate::ports::store::LaneRow::default();
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &payment(7));
+    world
+}
+
+#[test]
+fn what_a_lane_that_was_never_used_holds_is_remembered() {
+    let mut world = never_used();
+    let like_it = world.submit_as(payment(7), Options::default());
+    accept(&mut world);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    assert!(world.desk.store.tx(like_it).status.may_have_landed());
+    world.command(CommandKind::Cancel { tx: like_it });
+    world.rest();
+    let again = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(again), None, "it may have landed");
+}
+
+#[test]
+fn one_that_is_released_for_another_reason_is_held_as_landed() {
+    let mut world = never_used();
+    let pred = world.submit_as(payment(1), Options::default());
+    let after = After { tx: pred, state: AfterState::Confirmed, on_failure: OnFailure::Hold };
+    let like_it = world.submit_as(payment(7), Options { after: Some(after), ..Options::default() });
+    world.desk.store.txs.get_mut(&pred).unwrap().status.state = TxState::Failed;
+    let reason = Reason { code: ReasonCode::PredecessorFailed, text: "x".to_owned() };
+    world.desk.store.txs.get_mut(&like_it).unwrap().status.held = Some(reason);
+    world.desk.crash();
+    accept(&mut world);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(
+        world.desk.store.tx(like_it).status.held.as_ref().unwrap().code,
+        ReasonCode::PredecessorFailed
+    );
+    world.command(CommandKind::Approve { tx: like_it, version: None });
+    world.rest();
+    world.finalise();
+    assert_eq!(world.slot_of(like_it), None, "it may have landed");
+    assert!(world.desk.store.tx(like_it).status.may_have_landed());
+}
+
+/// Unreadable slots below: the lane was never used all the same.
+#[test]
+fn a_lane_that_was_never_used_ends_nothing_also_where_some_slots_cannot_be_read() {
+    let mut world = world(settings());
+    world.desk.store.row = crate::ports::store::LaneRow::default();
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &payment(7));
+    let like_it = world.submit_as(payment(7), Options::default());
+    world.show(0, true);
+    world.rest();
+    accept(&mut world);
+    for _ in 0..12 {
+        world.finalise();
+        world.wait(30_000);
+        world.rest();
+    }
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    let status = &world.desk.store.tx(like_it).status;
+    assert!(status.may_have_landed() && !status.state.is_terminal(), "{status:?}");
+}
+
+#[test]
+fn one_that_may_have_landed_and_expires_is_remembered() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let deadline = Some(crate::Millis(world.desk.now.0 + 1_000));
+    let held = world.submit_as(payment(7), Options { deadline, ..Options::default() });
+    world.rest();
+    assert!(world.desk.store.tx(held).status.may_have_landed());
+    for _ in 0..5 {
+        world.desk.pass(60_000);
+        world.finalise();
+    }
+    let status = world.desk.store.tx(held).status.clone();
+    assert_eq!(status.state, TxState::Expired);
+    assert!(!status.ended_unsigned());
+    let again = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(again), None);
+}
+
+/// p2
+#[test]
+fn a_slot_below_the_first_count_that_is_taken_back_gets_a_no_op() {
+    let mut world = world(settings());
+    world.desk.store.row = crate::ports::store::LaneRow::default();
+    used(&mut world, &payment(7));
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.store.row.cursor, Some(Slot(6)));
+    world.chain.reorg(1, false, 2, world.desk.now);
+    world.show(0, true);
+    world.command(CommandKind::Reset);
+    world.rest();
+    world.show(0, true);
+    let id = world.submit();
+    world.rest();
+    assert_eq!(world.slot_of(id), Some(6));
+}
+
+fn requeues() -> LaneSettings {
+    LaneSettings { on_displaced: OnDisplaced::Requeue, ..settings() }
+}
+
+/// A transaction that was out when the store was copied; its slot was then used by what a newer copy did.
+fn out_and_taken(did: Payload) -> (World, TxId) {
+    let mut world = world(requeues());
+    let id = world.broadcast();
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    // Nothing of it is in a block when the store is accepted.
+    accept(&mut world);
+    world.finalise_without(&did);
+    (world, id)
+}
+
+impl World {
+    /// A stranger's transaction is mined in place of ours, and becomes final.
+    fn finalise_without(&mut self, did: &Payload) {
+        used(self, did);
+        for _ in 0..10 {
+            for _ in 0..4 {
+                self.chain.mine(0, true, self.desk.now);
+            }
+            self.show(0, true);
+            self.rest();
+            self.wait(30_000);
+            self.rest();
+        }
+    }
+
+    fn taker_hash(&self, id: TxId) -> crate::TxHash {
+        self.desk.store.tx(id).status.taken.as_ref().expect("it was taken").hash
+    }
+
+    fn said_whose(&mut self, id: TxId, whose: Whose) {
+        let hash = self.taker_hash(id);
+        self.command(CommandKind::Settle { tx: id, whose, hash });
+        for _ in 0..3 {
+            self.finalise();
+        }
+    }
+}
+
+fn no_op() -> Payload {
+    let mut nothing = payment(0);
+    (nothing.to, nothing.value) = (Some(super::super::test_world::LANE.signer), crate::Wei::default());
+    nothing.data = alloy_primitives::Bytes::new();
+    nothing
+}
+
+/// A newer copy had cancelled or replaced it, and that was not in a block when the store was accepted.
+#[test]
+fn one_that_was_out_and_whose_slot_something_else_took_waits_for_a_person() {
+    for (did, said, state, code) in [
+        (no_op(), "may have been cancelled", TxState::Cancelled, ReasonCode::CancelledByCaller),
+        (payment(99), "may have been replaced", TxState::Failed, ReasonCode::Displaced),
+    ] {
+        let (mut world, id) = out_and_taken(did);
+        let status = world.desk.store.tx(id).status.clone();
+        assert!(!status.state.is_terminal() && status.slot == Some(Slot(5)), "{status:?}");
+        let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+        assert!(why.contains(said) && why.contains(&format!("tx settle {id} --ours")), "{why}");
+        world.said_whose(id, Whose::Ours);
+        let status = world.desk.store.tx(id).status.clone();
+        assert_eq!((status.state, status.reason.unwrap().code), (state, code), "it was not carried out");
+        assert!(status.won.is_none());
+        let landed = |new: &&crate::journal::NewEntry| matches!(new.entry, Entry::Confirmed { .. });
+        assert_eq!(world.desk.store.journal.iter().filter(landed).count(), 0);
+        let next = world.broadcast();
+        assert_eq!(world.slot_of(next), Some(6), "the lane goes on");
+    }
+}
+
+#[test]
+fn one_that_was_out_and_whose_slot_a_stranger_took_is_sent_again_by_a_persons_word() {
+    let (mut world, id) = out_and_taken(payment(99));
+    world.said_whose(id, Whose::Foreign);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+/// Bytes that the copy has forgotten win against new ones of ours.
+#[test]
+fn what_lands_late_in_a_slot_of_ours_is_remembered() {
+    let mut world = world(requeues());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    let new = world.broadcast();
+    assert_eq!(world.slot_of(new), Some(5));
+    world.finalise_without(&payment(7));
+    assert_eq!(world.desk.store.row.forgotten.len(), 1);
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "it may have landed");
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(new), TxState::Confirmed, "it is another payment");
+}
+
+/// Far above what can have been out when the store was accepted, a stranger is a stranger.
+#[test]
+fn strangers_are_not_remembered_for_ever() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    for number in 0..300 {
+        used(&mut world, &payment(1_000 + number));
+        if number % 16 == 15 {
+            world.finalise();
+            world.finalise();
+        }
+    }
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let remembered = world.desk.store.row.forgotten.len();
+    assert!((1..300).contains(&remembered), "{remembered}");
+}
+
+#[test]
+fn a_lane_that_cannot_remember_all_that_was_forgotten_holds_until_a_person_resumes_it() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    let most = MOST_REMEMBERED as u64;
+    for number in 0..most + 50 {
+        used(&mut world, &payment(1_000 + number));
+    }
+    let waits = world.submit_as(payment(7), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: None });
+    for _ in 0..400 {
+        world.block();
+        world.settle();
+    }
+    let hold = world.desk.lane.hold().unwrap();
+    assert!(matches!(hold, Hold::UnknownSlots { last, .. } if last == Slot(5 + most + 49)), "{hold:?}");
+    assert_eq!(world.slot_of(waits), None);
+    let late = world.submit_as(payment(1_000), Options::default());
+    world.block();
+    world.settle();
+    assert!(world.desk.store.tx(late).status.may_have_landed(), "the oldest is still remembered");
+    // What is handed in before the person speaks is compared.
+    let landed = world.submit_as(payment(1_000 + most + 49), Options::default());
+    world.command(CommandKind::Resume);
+    for _ in 0..100 {
+        world.block();
+        world.settle();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(landed), TxState::Confirmed);
+    assert!(world.slot_of(waits).is_some());
+}
+
+#[test]
+fn a_lane_that_was_never_used_holds_for_what_nobody_looked_up() {
+    let mut world = world(settings());
+    world.chain.first = Slot(0);
+    world.desk.store.row = crate::ports::store::LaneRow::default();
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    let most = MOST_REMEMBERED as u64;
+    for number in 0..most + 44 {
+        used(&mut world, &payment(1_000 + number));
+    }
+    let oldest = world.submit_as(payment(1_000), Options::default());
+    let newest = world.submit_as(payment(1_000 + most + 43), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: None });
+    for _ in 0..400 {
+        world.block();
+        world.settle();
+    }
+    let hold = world.desk.lane.hold().unwrap();
+    assert_eq!(hold, Hold::NotCompared { below: Slot(44) });
+    assert!(hold.sentence().contains("resume the lane"), "{}", hold.sentence());
+    assert!(world.desk.store.tx(newest).status.may_have_landed());
+    assert_eq!(world.slot_of(oldest), None, "nobody knows");
+    // Before and after a restart.
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), Some(Hold::NotCompared { below: Slot(44) }));
+    world.command(CommandKind::Resume);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(oldest), TxState::Confirmed, "by a person's word");
+    assert_eq!(world.slot_of(newest), None);
+}
+
+/// Two that do the same have landed, and two are handed in that a person calls the first of them.
+#[test]
+fn a_person_who_says_which_one_landed_speaks_of_the_nonce_that_was_shown() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let held: Vec<TxId> = (0..2).map(|_| world.submit_as(payment(7), Options::default())).collect();
+    world.rest();
+    for tx in held {
+        world.command(CommandKind::Reject { tx, version: None });
+        world.rest();
+        let status = world.desk.store.tx(tx).status.clone();
+        assert_eq!(status.reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
+    }
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "the second is not accounted for");
+    let why = world.desk.lane.explain(late, world.desk.now).unwrap();
+    assert!(why.contains("nonce 6"), "{why}");
+}
+
+#[test]
+fn a_persons_word_on_what_is_held_is_for_the_content_that_was_looked_at() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(8));
+    accept(&mut world);
+    world.finalise();
+    let id = world.submit_as(payment(8), Options::default());
+    world.rest();
+    let replace = |payload: Payload| CommandKind::Replace {
+        tx: id,
+        payload: Box::new(payload),
+        terms: Terms::default(),
+    };
+    world.command(replace(payment(7)));
+    world.rest();
+    // Whoever looked at the first content has not spoken of the second.
+    for word in [
+        CommandKind::Approve { tx: id, version: Some(ContentVersion(1)) },
+        CommandKind::Reject { tx: id, version: Some(ContentVersion(1)) },
+    ] {
+        world.command(word);
+        world.rest();
+        assert!(world.desk.store.tx(id).status.may_have_landed());
+    }
+    world.command(CommandKind::Pause);
+    world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)) });
+    world.rest();
+    assert!(!world.desk.store.tx(id).status.may_have_landed());
+    world.command(replace(payment(7)));
+    world.rest();
+    assert!(!world.desk.store.tx(id).status.may_have_landed(), "that content was approved");
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+#[test]
+fn an_approval_does_not_go_over_to_another_content_that_was_forgotten() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(8));
+    accept(&mut world);
+    world.finalise();
+    world.command(CommandKind::Pause);
+    let id = world.submit_as(payment(8), Options::default());
+    world.rest();
+    world.command(CommandKind::Approve { tx: id, version: None });
+    world.rest();
+    assert!(!world.desk.store.tx(id).status.may_have_landed());
+    let payload = Box::new(payment(7));
+    world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
+    world.rest();
+    let status = world.desk.store.tx(id).status.clone();
+    assert!(status.may_have_landed() && status.forgotten_as == Some(Slot(5)), "{status:?}");
+}
+
+/// A delegation is not carried out by a call that is like it in all else.
+#[test]
+fn a_delegation_is_carried_out_only_by_the_same_delegation() {
+    let code = Account(alloy_primitives::Address::with_last_byte(0xc0));
+    for (delegates_to, carried_out) in [(Vec::new(), false), (vec![code], true)] {
+        let mut world = world(settings());
+        put_back(&mut world, &payment(7));
+        let taker = world.chain.takers.values_mut().next().unwrap();
+        *taker = Taker { delegates_to, ..taker.clone() };
+        let mut delegation = payment(7);
+        delegation.authorization_list.push(Authorization { chain: None, address: code, signed: None });
+        let id = world.submit_as(delegation, Options::default());
+        accept(&mut world);
+        for _ in 0..3 {
+            world.finalise();
+        }
+        let is_done = world.desk.store.tx(id).status.won.as_ref().is_some_and(|won| won.hash.0[0] == 0x77);
+        assert_eq!(is_done, carried_out);
+    }
+}
+
+/// The chain takes back what the person was shown before the lane has compared it.
+#[test]
+fn an_acceptance_goes_on_when_what_was_shown_is_taken_back() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let id = world.submit_as(payment(7), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: Some(Slot(7)) });
+    world.show(0, true);
+    world.rest();
+    assert!(world.desk.lane.hold().is_some());
+    world.chain.reorg(1, false, 2, world.desk.now);
+    world.chain.takers.clear();
+    for _ in 0..3 {
+        world.desk.pass(60_000);
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    world.finalise();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed, "nothing else has carried it out");
+}
