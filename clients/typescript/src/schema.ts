@@ -2291,7 +2291,7 @@ export interface components {
         /** @description why it ended as it did, or waits for a person */
         Reason: {
             /** @enum {string} */
-            code: "would_revert" | "reverted" | "insufficient_funds" | "invalid" | "signature_refused" | "displaced" | "rejected" | "deadline_passed" | "cancelled_by_caller" | "predecessor_failed" | "not_replaced" | "may_have_landed";
+            code: "would_revert" | "reverted" | "insufficient_funds" | "invalid" | "signature_refused" | "displaced" | "rejected" | "deadline_passed" | "cancelled_by_caller" | "predecessor_failed" | "not_replaced" | "may_have_landed" | "landed_before";
             /** @description the same for people */
             text: string;
         };
