@@ -150,20 +150,24 @@ impl Postgres {
     /// Puts a chain away, so that one that was started over can be used anew; none if nothing is known of it. Refused
     /// while any node is at work. A node that left a session and may have died is waited for.
     pub async fn archive_chain(&self, chain: ChainId) -> Result<Option<Archived>, Error> {
-        self.end_silent().await.map_err(|fault| fault.into_error("see who is at work"))?;
+        self.end_silent(Some(self.inner.namespace)).await?;
         run!(self, "put a chain away", |db, inner| archive::archive(db, inner.namespace, chain))
     }
 
-    /// Takes the store for an older copy of itself, by the word of a person. Refused while any node is at work. A node that left a
-    /// session and may have died is waited for.
+    /// Takes the database for an older copy of itself, in every namespace, by the word of a person. Refused while any node is at work. A
+    /// node that left a session and may have died is waited for.
     pub async fn take_for_older(&self) -> Result<(), Error> {
-        self.end_silent().await.map_err(|fault| fault.into_error("see who is at work"))?;
-        run!(self, "take it for an older copy", |db, inner| older::take_for(db, inner.namespace))
+        self.end_silent(None).await?;
+        run!(self, "take it for an older copy", |db, _inner| older::take_for(db))
     }
 
-    async fn end_silent(&self) -> Result<(), error::Fault> {
-        let connection = self.inner.connections.get().await?;
-        leases::end_silent(connection.db()?, Some(self.inner.namespace)).await
+    /// Of one namespace, or of all.
+    async fn end_silent(&self, namespace: Option<i64>) -> Result<(), Error> {
+        let end = async {
+            let connection = self.inner.connections.get().await?;
+            leases::end_silent(connection.db()?, namespace).await
+        };
+        end.await.map_err(|fault: error::Fault| fault.into_error("see who is at work"))
     }
 }
 

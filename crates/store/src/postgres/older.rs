@@ -18,6 +18,12 @@ pub(super) const WHY_OF_LANE: &str = "SELECT (SELECT why FROM older WHERE namesp
         EXISTS (SELECT 1 FROM command
             WHERE lane = $2 AND NOT done AND kind::json ->> 'type' = 'accept_store')";
 
+/// The number of the lane with signer `$2` on chain `$3`, if it has a row, and why namespace `$1` is an older copy: both as of one moment,
+/// since an acceptance makes the rows of lanes first.
+pub(super) const LANE_AND_WHY: &str = "SELECT
+        (SELECT id FROM lane WHERE namespace = $1 AND signer = $2 AND chain = $3),
+        (SELECT why FROM older WHERE namespace = $1)";
+
 /// Writes down, for everybody who has something in the database, that it is an older copy. An acceptance that lanes have not heard
 /// of was of an earlier time. A namespace that is made later is not older, unless another one still is: see [`is_born`].
 pub(super) async fn flag_all(db: &ClientWrapper, why: &Older) -> Result<(), Fault> {
@@ -63,7 +69,7 @@ pub(super) fn of_lane(row: &Row) -> Result<Option<Older>, Fault> {
     Ok(read(row.try_get(0)?)?.or(awaits.then_some(Older::Accepted)))
 }
 
-fn read(why: Option<&str>) -> Result<Option<Older>, Fault> {
+pub(super) fn read(why: Option<&str>) -> Result<Option<Older>, Fault> {
     let read = |why: &str| serde_json::from_str(why).map_err(|error| Fault::corrupt("older", error));
     why.map(read).transpose()
 }
@@ -101,28 +107,34 @@ async fn is_stored(
     Ok(db.query_one(look, &[&namespace, &ids]).await?.try_get(0)?)
 }
 
-/// A person says that it went back. Refused while a node is at work: its lanes would not hear of it.
-pub(super) async fn take_for(db: &ClientWrapper, namespace: i64) -> Result<(), Fault> {
+/// A person says that the database went back, and so every namespace in it. Refused while a node of any is at work: its lanes would not
+/// hear of it.
+pub(super) async fn take_for(db: &ClientWrapper) -> Result<(), Fault> {
     db.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
     // A node that begins a session waits here.
     db.query("SELECT 1 FROM landfall_schema FOR UPDATE", &[]).await?;
-    let live = concat!("SELECT node FROM session WHERE namespace = $1 AND ", lives!(), " LIMIT 1");
-    if let Some(row) = db.query_opt(live, &[&namespace]).await? {
-        let node: String = row.try_get(0)?;
+    let live = concat!(
+        "SELECT session.node, namespace.name FROM session JOIN namespace ON namespace.id = session.namespace
+         WHERE ",
+        lives!(),
+        " LIMIT 1"
+    );
+    if let Some(row) = db.query_opt(live, &[]).await? {
+        let (node, namespace): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         return Err(Fault::Refused(format!(
-            "the node {node} is at work on this database; stop every node, then try again"
+            "the node {node} is at work on this database, in the namespace {namespace}; stop every node of every namespace, then try \
+             again"
         )));
     }
     let why = serde_json::to_string(&Older::Said)?;
     db.execute(
-        "INSERT INTO older (namespace, why) VALUES ($1, $2) ON CONFLICT (namespace) DO NOTHING",
-        &[&namespace, &why],
+        "INSERT INTO older (namespace, why) SELECT id, $1 FROM namespace ON CONFLICT (namespace) DO NOTHING",
+        &[&why],
     )
     .await?;
     db.execute(
-        "UPDATE command SET done = true
-         WHERE namespace = $1 AND NOT done AND kind::json ->> 'type' = 'accept_store'",
-        &[&namespace],
+        "UPDATE command SET done = true WHERE NOT done AND kind::json ->> 'type' = 'accept_store'",
+        &[],
     )
     .await?;
     db.batch_execute("COMMIT").await?;

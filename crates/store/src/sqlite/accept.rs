@@ -24,17 +24,16 @@ pub(super) fn flag(db: &Connection, why: &Older) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A person says that the file is an older copy, for one namespace.
+/// A person says that the file is an older copy, for everybody who has something in it.
 pub(super) fn take_for_older(scope: &mut Scope<'_>) -> Result<(), Fault> {
     let said = serde_json::to_string(&Older::Said)?;
     scope.db.execute(
-        "INSERT INTO older (namespace, why) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-        params![scope.namespace, said],
+        "INSERT INTO older (namespace, why) SELECT id, ?1 FROM namespace WHERE true ON CONFLICT DO NOTHING",
+        [said],
     )?;
     scope.db.execute(
-        "UPDATE command SET done = 1
-         WHERE namespace = ?1 AND done = 0 AND json_extract(kind, '$.type') = 'accept_store'",
-        [scope.namespace],
+        "UPDATE command SET done = 1 WHERE done = 0 AND json_extract(kind, '$.type') = 'accept_store'",
+        [],
     )?;
     Ok(())
 }

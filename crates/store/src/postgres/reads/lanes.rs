@@ -30,8 +30,16 @@ pub(in crate::postgres) async fn load(
     numbers: &LaneNumbers,
     lane: LaneId,
 ) -> Result<LaneRecord, Fault> {
-    let ids = numbers.find(db, namespace, [lane]).await?;
-    let Some(id) = ids.get(&lane) else {
+    let (id, older) = match numbers.known(lane) {
+        Some(id) => (Some(id), None),
+        None => {
+            let look = db.prepare_cached(older::LANE_AND_WHY).await?;
+            let of_lane: [Value<'_>; 3] = [&namespace, &lane.signer.0.as_slice(), &bits(lane.chain.0)];
+            let row = db.query_one(&look, &of_lane).await?;
+            (row.try_get(0)?, older::read(row.try_get(1)?)?)
+        }
+    };
+    let Some(id) = id else {
         return Ok(LaneRecord {
             lane,
             token: Token(0),
@@ -41,7 +49,7 @@ pub(in crate::postgres) async fn load(
             ended: Vec::new(),
             attempts: Vec::new(),
             highest_signed: None,
-            older: older::why(db, namespace).await?,
+            older,
         });
     };
     let head = db.prepare_cached("SELECT token, version, details FROM lane WHERE id = $1").await?;
@@ -64,8 +72,8 @@ pub(in crate::postgres) async fn load(
     let attempts = db.prepare_cached(&attempts).await?;
     let highest = db.prepare_cached(HIGHEST).await?;
     let older = db.prepare_cached(older::WHY_OF_LANE).await?;
-    let of_lane: [Value<'_>; 1] = [id];
-    let of_both: [Value<'_>; 2] = [&namespace, id];
+    let of_lane: [Value<'_>; 1] = [&id];
+    let of_both: [Value<'_>; 2] = [&namespace, &id];
     // One snapshot for all: a commit of ours whose answer was lost may land between them.
     let (_, head, bound, ended, attempts, highest, older, _) = tokio::try_join!(
         biased;

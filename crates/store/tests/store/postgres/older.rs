@@ -264,3 +264,56 @@ async fn a_person_may_say_that_a_database_went_back_when_no_node_is_at_work() {
     assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
     assert_eq!(store.older().await.unwrap(), Some(Older::Said));
 }
+
+#[tokio::test]
+async fn a_person_says_that_a_database_went_back_for_every_namespace_of_it() {
+    let database = Database::new();
+    let (store, other) = (database.open().await, database.open_in("other").await);
+    admit_new(&other, request(lane(1), 1)).await;
+    other.open_session(session(2), "busy", LEASE).await.unwrap();
+    let busy = keep_alive(database.open_in("other").await, 2);
+    let refused = store.take_for_older().await.unwrap_err().to_string();
+    assert!(refused.contains("busy is at work") && refused.contains("the namespace other"), "{refused}");
+    assert_eq!(store.older().await.unwrap(), None);
+    busy.abort();
+    other.close_session(session(2)).await.unwrap();
+    // One that died in the other namespace is waited for, and not for ever.
+    other.open_session(session(3), "dead", Duration::from_millis(300)).await.unwrap();
+    store.take_for_older().await.unwrap();
+    for store in [&store, &other] {
+        assert_eq!(store.older().await.unwrap(), Some(Older::Said));
+        assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Said));
+    }
+    // Said again, before a lane of the other namespace has gone on by a word that was given there.
+    assert!(accept(&other, 900).await);
+    store.take_for_older().await.unwrap();
+    assert!(other.commands(lane(1), 10).await.unwrap().is_empty());
+    assert_eq!(other.older().await.unwrap(), Some(Older::Said));
+}
+
+/// The acceptance is committed while the lane is loaded: between a look for its row and a look at why the store is older, if these are two.
+#[tokio::test]
+async fn a_lane_without_a_row_that_is_loaded_while_the_store_is_accepted_hears_of_the_acceptance() {
+    let own = Own::new().await;
+    own.open().await.take_for_older().await.unwrap();
+    let store = own.open().await;
+    let raw = own.raw().await;
+    raw.batch_execute("BEGIN; LOCK TABLE older IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let loading = tokio::spawn(async move { store.load_lane(lane(9)).await.unwrap().older });
+    let waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'older'::regclass)";
+    let waiting = async {
+        while !raw.query_one(waits, &[]).await.unwrap().get::<_, bool>(0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it looks whether the store is older");
+    let (chain, signer) = (i64::try_from(lane(9).chain.0).unwrap(), lane(9).signer.0);
+    let accepted = "WITH made AS (INSERT INTO lane (namespace, chain, signer)
+             SELECT id, $1, $2 FROM namespace RETURNING id, namespace)
+         INSERT INTO command (namespace, id, lane, at, kind)
+         SELECT namespace, gen_random_uuid(), id, 0, '{\"type\":\"accept_store\"}' FROM made";
+    raw.execute(accepted, &[&chain, &signer.as_slice()]).await.unwrap();
+    raw.batch_execute("DELETE FROM older; COMMIT").await.unwrap();
+    assert_eq!(loading.await.unwrap(), Some(Older::Accepted));
+    own.end().await;
+}

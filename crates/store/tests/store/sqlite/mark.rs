@@ -321,3 +321,26 @@ async fn a_person_may_say_that_a_file_went_back() {
     assert!(matches!(missing.unwrap_err(), OpenError::Missing { .. }));
     assert!(!nowhere.exists(), "none is made");
 }
+
+#[tokio::test]
+async fn a_person_says_that_a_file_went_back_for_every_namespace_of_it() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("landfall.db");
+    let file = file.to_str().unwrap();
+    let enter = |name: &str| Sqlite::open(file, &Namespace(name.to_owned()), &Options::default()).unwrap();
+    for name in ["one", "other"] {
+        admit_new(&enter(name), request(lane(1), 1)).await;
+    }
+    enter("one").take_for_older().await.unwrap();
+    for name in ["other", "one"] {
+        let store = enter(name);
+        assert_eq!(store.older().await.unwrap(), Some(Older::Said), "{name}");
+        assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Said), "{name}");
+    }
+    // Said again, before a lane of the other namespace has gone on by a word that was given there.
+    assert!(accept(&enter("other")).await);
+    enter("one").take_for_older().await.unwrap();
+    let other = enter("other");
+    assert_eq!(other.older().await.unwrap(), Some(Older::Said));
+    assert!(other.commands(lane(1), 10).await.unwrap().is_empty());
+}
