@@ -48,12 +48,13 @@ impl Handle {
             return Err(AcceptError::NotOlder);
         }
         let parts = self.parts();
+        // Another node may have signers and lanes that this one has not: what is accepted is looked at.
         let mut lanes: BTreeSet<LaneId> = parts.signers.keys().copied().collect();
+        lanes.extend(self.store().lanes().await?.into_iter().map(|summary| summary.lane));
         let seen = match despite_pool {
             true => BTreeMap::new(),
             false => self.refuse_if_pooled(&lanes).await?,
         };
-        lanes.extend(self.store().lanes().await?.into_iter().map(|summary| summary.lane));
         let now = parts.clock.now();
         let command = |lane: LaneId| {
             let id = CommandId::new(now, parts.random.bits());
@@ -88,7 +89,8 @@ impl Handle {
             let record = self.store().load_lane(*lane).await?;
             let ours: BTreeSet<Slot> = record.attempts.iter().map(|attempt| attempt.slot).collect();
             if looks.is_empty() {
-                unknown.get_or_insert((*lane, "no endpoint".to_owned(), "its chain has none".to_owned()));
+                let why = "it has no endpoint of that chain; accept the store through a node that has";
+                unknown.get_or_insert((*lane, "this node".to_owned(), why.to_owned()));
             }
             for PoolLook { endpoint, found } in looks {
                 let latest = found.as_ref().map(|pooled| pooled.latest).unwrap_or_default();

@@ -71,3 +71,35 @@ async fn a_store_is_accepted_when_every_pool_is_empty() {
     assert_eq!(engine.handle().accept_store(false).await.unwrap().len(), 1);
     engine.stop().await;
 }
+
+/// Another node has the signer, and maybe the chain; this one accepts its lane as well.
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_only_another_node_has_a_signer_for_is_looked_at_too() {
+    let clock = TokioClock::new();
+    let store = Handled::new(TokioClock::new());
+    let engine = Engine::start(parts(&store, clock.clone())).await.unwrap();
+    submit(&engine.handle()).await;
+    let backup = store.memory.snapshot();
+    submit(&engine.handle()).await;
+    engine.stop().await;
+    store.memory.restore_marked(&backup);
+
+    let mut without = Parts { node: "two".to_owned(), ..parts(&store, clock) };
+    without.signers.clear();
+    let mut without_chain = without.clone();
+    without_chain.chains.clear();
+    let chain = Down { pools: vec![holds("one", &[5])] };
+    let chain = ChainParts { chain: Arc::new(chain), settings: LaneSettings::default() };
+    without.chains.insert(LANE.chain, chain);
+    let refused = async |parts: Parts| {
+        let engine = Engine::start(parts).await.unwrap();
+        let refused = engine.handle().accept_store(false).await.unwrap_err();
+        engine.stop().await;
+        refused
+    };
+    let pooled = refused(without).await;
+    assert!(matches!(&pooled, AcceptError::InPool { lane: LANE, .. }), "{pooled}");
+    let unknown = refused(without_chain).await;
+    assert!(matches!(&unknown, AcceptError::PoolUnknown { lane: LANE, .. }), "{unknown}");
+    assert!(unknown.to_string().contains("no endpoint of that chain"), "{unknown}");
+}
