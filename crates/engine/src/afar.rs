@@ -3,15 +3,44 @@
 use landfall_core::lane::{Hold, UnknownSlot, Until, in_block, taken_sentence};
 use landfall_core::ports::store::LaneSummary;
 use landfall_core::transaction::{Transaction, TxState};
-use landfall_core::{LaneId, Slot};
+use landfall_core::{LaneId, SessionId, Slot};
 
 use crate::handle::Handle;
 use crate::mailbox::Question;
 
 impl Handle {
-    /// What used the nonces of a lane that it does not know, as far as it was found out. Nothing if it does not run here.
-    pub async fn unknown_nonces(&self, lane: LaneId) -> Vec<UnknownSlot> {
-        self.ask(lane, Question::Unknown).await.unwrap_or_default()
+    /// Nonces of a lane that the chain has used and the store does not know, with what used them as far as it was found out; or why they
+    /// were not looked at here. A lane that nobody runs is taken by a node, so that it can be asked again.
+    pub async fn unknown_nonces(
+        &self,
+        lane: LaneId,
+        owner: Option<&(String, SessionId)>,
+    ) -> Result<Vec<UnknownSlot>, String> {
+        let (shared, chain) = (&self.shared, lane.chain);
+        if shared.directory.has_seen_chain(lane)
+            && let Some(unknown) = self.ask(lane, Question::Unknown).await
+        {
+            return Ok(unknown);
+        }
+        if let Some((node, session)) = owner.filter(|(_, session)| *session != shared.session) {
+            let address = self.store().address(*session).await.ok().flatten();
+            let there = address.map_or_else(|| "ask there".to_owned(), |address| format!("ask {address}"));
+            return Err(format!("node {node} runs it: {there}. If that node is gone, try again in a moment"));
+        }
+        if let Some(trouble) = shared.lane_troubles().remove(&lane) {
+            return Err(trouble);
+        }
+        if self.runs(lane) {
+            let why = shared.trouble_of(chain).unwrap_or_else(|| "try again in a moment".to_owned());
+            return Err(format!(
+                "this node runs it, and has not seen its account on chain {chain} yet: {why}"
+            ));
+        }
+        if !shared.parts.signers.contains_key(&lane) {
+            return Err("no node runs it, and no signer is configured for it here".to_owned());
+        }
+        shared.work_for(lane);
+        Err("no node runs it yet: try again in a moment".to_owned())
     }
 
     /// Why a lane assigns no nonces. None if it does, or does not run here.
@@ -48,13 +77,15 @@ impl Handle {
             };
         }
         let stored = self.store().lane(tx.lane).await.ok().flatten();
-        let where_it_is = self.stored_place(tx, stored.as_ref());
+        let older = self.older().await.ok().flatten().map(|why| Hold::StoreOlder { why });
+        let hold = older.or_else(|| stored.as_ref().and_then(stored_hold));
+        let where_it_is = self.stored_place(tx, hold);
         let who = self.who_works(tx.lane, stored.as_ref());
         format!("{where_it_is}; {who}")
     }
 
     /// How far it has come, by what is stored.
-    fn stored_place(&self, tx: &Transaction, lane: Option<&LaneSummary>) -> String {
+    fn stored_place(&self, tx: &Transaction, hold: Option<Hold>) -> String {
         let status = &tx.status;
         if let Some(receipt) = &status.receipt {
             let chain = tx.lane.chain;
@@ -66,7 +97,7 @@ impl Handle {
         }
         match (status.state, status.slot) {
             (TxState::AwaitingApproval, _) => "waiting for a person to approve it".to_owned(),
-            (TxState::Accepted | TxState::Simulated, None) => match lane.and_then(stored_hold) {
+            (TxState::Accepted | TxState::Simulated, None) => match hold {
                 Some(hold) => format!("waiting for a nonce: {}", hold.sentence()),
                 None => "waiting for a nonce".to_owned(),
             },

@@ -363,6 +363,13 @@ impl Directory {
         }
     }
 
+    /// A lane that runs here has seen its chain since it was loaded.
+    pub(crate) fn has_seen_chain(&self, lane: LaneId) -> bool {
+        let inner = self.inner();
+        let chain = inner.chains.get(&lane.chain);
+        chain.and_then(|chain| chain.lanes.get(&lane.signer)).is_some_and(|loaded| loaded.taken.is_some())
+    }
+
     /// What callers are shown of a chain, and the newest view.
     pub(crate) fn shown(&self, chain: ChainId) -> (Option<Arc<ChainView>>, Option<Arc<ChainView>>) {
         let inner = self.inner();

@@ -225,6 +225,9 @@ pub(crate) struct StoreAccept {
     /// Also if an endpoint's pool has transactions that the store does not know, or an endpoint does not tell.
     #[arg(long)]
     pub(crate) despite_pool: bool,
+    /// Also if the server has not looked at every lane, such as one that another node runs.
+    #[arg(long)]
+    pub(crate) despite_unseen: bool,
     #[command(flatten)]
     pub(crate) remote: Remote,
 }

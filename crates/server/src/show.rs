@@ -311,12 +311,7 @@ pub(crate) struct Rules {
 }
 
 /// A lane as lists show it.
-pub(crate) fn lane(
-    summary: &LaneSummary,
-    rules: Rules,
-    hold: Option<String>,
-    unknown: &[UnknownSlot],
-) -> Value {
+pub(crate) fn lane(summary: &LaneSummary, rules: Rules, hold: Option<String>) -> Value {
     without_nulls(json!({
         "chainId": summary.lane.chain,
         "signer": summary.lane.signer.to_string(),
@@ -332,7 +327,6 @@ pub(crate) fn lane(
         "resets": resets(summary),
         "healthy": hold.is_none(),
         "holdReason": hold,
-        "unknownNonces": (!unknown.is_empty()).then(|| unknown.iter().map(unknown_nonce).collect::<Vec<_>>()),
         "owner": summary.owner.as_ref().map(|(node, session)| {
             let until = summary.owned_until.map(time);
             let mut owner = json!({ "node": node, "session": session, "since": begun(*session) });
@@ -347,7 +341,7 @@ pub(crate) fn lane(
 }
 
 /// A nonce that something else used, as far as it is known what that was.
-fn unknown_nonce(unknown: &UnknownSlot) -> Value {
+pub(crate) fn unknown_nonce(unknown: &UnknownSlot) -> Value {
     let taker = unknown.taker.as_ref();
     without_nulls(json!({
         "nonce": unknown.slot,
@@ -372,8 +366,8 @@ fn resets(summary: &LaneSummary) -> Option<Vec<Value>> {
 }
 
 /// A lane that is configured and was never used.
-pub(crate) fn unused_lane(lane: LaneId, rules: Rules) -> Value {
-    json!({
+pub(crate) fn unused_lane(lane: LaneId, rules: Rules, hold: Option<String>) -> Value {
+    without_nulls(json!({
         "chainId": lane.chain,
         "signer": lane.signer.to_string(),
         "waiting": 0,
@@ -383,8 +377,9 @@ pub(crate) fn unused_lane(lane: LaneId, rules: Rules) -> Value {
         "returned": [],
         "paused": false,
         "disabled": false,
-        "healthy": true,
+        "healthy": hold.is_none(),
+        "holdReason": hold,
         "token": 0,
         "version": 0,
-    })
+    }))
 }

@@ -170,7 +170,8 @@ fn owner_lines(owner: &Value) -> String {
     lines.join("\n")
 }
 
-/// Where nonces were used that the store does not know, a person sees them first. It fails while the lane stays on hold.
+/// Where nonces were used that the store does not know, or where that cannot be seen, a person is asked first. It fails while the lane
+/// stays on hold.
 async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     let (client, signer) = find(name).await?;
     // Its word would wait for the acceptance, and then be about nonces that nobody has seen.
@@ -180,13 +181,16 @@ async fn resume(name: &LaneName, yes: bool) -> Result<()> {
              with --yes. Nothing was resumed"
         );
     }
-    let lane = json!(client.lane(name.chain, &signer).await?);
+    let lane = unknown::lane(&client, name.chain, &signer, unknown::soon()).await?;
     let unknown = unknown::of(&lane);
     if !unknown.is_empty() && !name.remote.json {
         println!("{}\n", unknown::table(unknown));
     }
-    if !unknown.is_empty() && !yes {
-        let question = unknown::question(unknown);
+    let question = match unknown::not_looked_at(&lane) {
+        Some(why_not) => Some(unknown::blind_question(why_not)),
+        None => (!unknown.is_empty()).then(|| unknown::question(unknown)),
+    };
+    if let Some(question) = question.filter(|_| !yes) {
         match output::asks(&question) {
             Some(true) => {}
             Some(false) => bail!("nothing was resumed"),
@@ -375,5 +379,10 @@ fn show(lane: &Value, balance: Option<&U256>) {
     if !unknown::of(lane).is_empty() {
         println!("\nNonces that the chain has used and this store does not know:");
         println!("{}", unknown::table(unknown::of(lane)));
+    }
+    if let Some(why) = unknown::not_looked_at(lane) {
+        println!(
+            "\nNonces that the chain has used and this store does not know were not looked at here: {why}"
+        );
     }
 }

@@ -122,8 +122,18 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
     if state["older"] != true {
         bail!("the store is not an older copy: there is nothing to accept");
     }
+    let is_blind = args.yes && args.despite_unseen;
+    let lanes = if is_blind { Vec::new() } else { lanes(&client).await? };
     if !args.yes {
-        return show(&client, &state, args.remote.json).await;
+        return show(&lanes, &state, args.remote.json);
+    }
+    let unseen: Vec<String> = lanes.iter().filter_map(not_looked_at).collect();
+    if !unseen.is_empty() {
+        bail!(
+            "{}\nNothing was accepted. Look at each of them with `landfall store accept` through the node that runs it, and then say \
+             --despite-unseen as well",
+            unseen.join("\n")
+        );
     }
     let accepted = client.accept_store(args.despite_pool).await?;
     if args.remote.json {
@@ -138,13 +148,33 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lanes and nonces that would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
-async fn show(client: &Client, state: &Value, as_json: bool) -> Result<ExitCode> {
-    // Only a lane that is asked for by itself says what used the nonces.
+/// Every lane with what used its nonces, once the server has looked at it or another node is known to run it.
+async fn lanes(client: &Client) -> Result<Vec<Value>> {
+    // Only a lane that is asked for by itself says it. The server begins to look when it is asked, so all are asked before one is waited for.
+    let deadline = unknown::soon();
+    let names: Vec<(u64, String)> =
+        client.lanes().await?.into_iter().map(|lane| (lane.chain_id, lane.signer)).collect();
     let mut lanes = Vec::new();
-    for lane in client.lanes().await? {
-        lanes.push(json!(client.lane(lane.chain_id, &lane.signer).await?));
+    for (chain, signer) in &names {
+        lanes.push(json!(client.lane(*chain, signer).await?));
     }
+    for ((chain, signer), lane) in names.iter().zip(&mut lanes) {
+        if unknown::not_looked_at(lane).is_some() {
+            *lane = unknown::lane(client, *chain, signer, deadline).await?;
+        }
+    }
+    Ok(lanes)
+}
+
+/// A sentence about a lane that the server has not looked at.
+fn not_looked_at(lane: &Value) -> Option<String> {
+    let why = unknown::not_looked_at(lane)?;
+    let (signer, chain) = (text(lane, "signer"), text(lane, "chainId"));
+    Some(format!("{signer} on chain {chain} was not looked at here: {why}"))
+}
+
+/// The lanes and nonces that would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
+fn show(lanes: &[Value], state: &Value, as_json: bool) -> Result<ExitCode> {
     if as_json {
         output::json(&json!({ "accepted": false, "why": state["why"], "lanes": lanes }));
     } else {
@@ -156,6 +186,9 @@ async fn show(client: &Client, state: &Value, as_json: bool) -> Result<ExitCode>
                 "Nonces of {signer} on chain {chain} that the chain has used and the store does not know:"
             );
             println!("{}\n", unknown::table(unknown::of(lane)));
+        }
+        for unseen in lanes.iter().filter_map(not_looked_at) {
+            println!("{unseen}\nNonces that the store does not know may be missing above.\n");
         }
         println!(
             "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \

@@ -1,18 +1,52 @@
 //! Nonces that the chain has used and the store does not know, for people.
 
-use serde_json::Value;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::amount;
+use crate::client::Client;
 use crate::output::{self, text};
 
 /// So many are shown of one lane.
 const MOST_SHOWN: usize = 20;
 /// So many the server looks up at once: where there are so many, there may be more.
 const MOST_LOOKED_UP: usize = 256;
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The ones of a lane, as the server shows it.
 pub(super) fn of(lane: &Value) -> &[Value] {
     lane["unknownNonces"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Why they were not looked at by the server that shows the lane.
+pub(super) fn not_looked_at(lane: &Value) -> Option<&str> {
+    lane["notLookedAt"].as_str()
+}
+
+/// By when a lane that no node runs was looked at: the server has it taken when it is asked for, once the session of a dead node has ended.
+pub(super) fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(15)
+}
+
+/// A lane when the server has looked at it. As it is, if that takes too long, or another node renews its lease.
+pub(super) async fn lane(client: &Client, chain: u64, signer: &str, deadline: Instant) -> Result<Value> {
+    let mut before: Option<Value> = None;
+    loop {
+        let lane = json!(client.lane(chain, signer).await?);
+        let is_renewed = before.as_ref().is_some_and(|before| {
+            lane["owner"]["session"].is_string()
+                && before["session"] == lane["owner"]["session"]
+                && before["until"] != lane["owner"]["until"]
+        });
+        if not_looked_at(&lane).is_none() || is_renewed || Instant::now() >= deadline {
+            return Ok(lane);
+        }
+        before = Some(lane["owner"].clone());
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// The first ones as a table, and how many more there are.
@@ -49,6 +83,14 @@ pub(super) fn chain_count(lane: &Value) -> String {
         }
         count => count.unwrap_or_default().to_string(),
     }
+}
+
+/// The question to a person before a lane goes on whose nonces were not looked at.
+pub(super) fn blind_question(why_not: &str) -> String {
+    format!(
+        "Nonces that the chain has used and this store does not know cannot be shown here: {why_not}.\n\
+         Go on without having seen them?"
+    )
 }
 
 /// The question to a person before a lane goes on after them.

@@ -180,6 +180,13 @@ fn lane() -> Value {
                     "nonces that the chain has used and this store does not know: of another program, or of a newer copy of this store",
                 ),
             ),
+            may(
+                "notLookedAt",
+                said(
+                    text(),
+                    "why this node cannot say which nonces a lane on hold does not know: another node runs it, or none does yet",
+                ),
+            ),
             may("owner", owner),
             has("token", said(number(), "raised by every acquisition")),
             has("version", said(number(), "raised by every write")),

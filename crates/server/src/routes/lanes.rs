@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::CommandKind;
 use landfall_core::settings::Allocation;
-use landfall_core::{ChainId, LaneId};
+use landfall_core::{ChainId, LaneId, SessionId};
 use landfall_engine::BreakLease;
 use serde_json::{Value, json};
 
@@ -34,11 +34,12 @@ pub(crate) async fn all(app: &App, caller: &Caller) -> Answer<Vec<Value>> {
     let mut items = Vec::new();
     for summary in &summaries {
         let hold = app.handle.explain_stored_lane(summary).await;
-        items.push(show::lane(summary, rules(app, summary.lane), hold, &[]));
+        items.push(show::lane(summary, rules(app, summary.lane), hold));
     }
     let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
-    let unused = seen.filter(|lane| !used.contains(lane));
-    items.extend(unused.map(|lane| show::unused_lane(*lane, rules(app, *lane))));
+    for lane in seen.filter(|lane| !used.contains(lane)) {
+        items.push(show::unused_lane(*lane, rules(app, *lane), app.handle.explain_lane(*lane).await));
+    }
     Ok(items)
 }
 
@@ -58,13 +59,32 @@ pub(crate) async fn one(app: &App, caller: &Caller, lane: LaneId) -> Answer<Valu
     }
     if let Some(summary) = app.handle.store().lane(lane).await? {
         let hold = app.handle.explain_stored_lane(&summary).await;
-        let unknown = if hold.is_some() { app.handle.unknown_nonces(lane).await } else { Vec::new() };
-        return Ok(show::lane(&summary, rules(app, lane), hold, &unknown));
+        let shown = show::lane(&summary, rules(app, lane), hold);
+        return Ok(with_unknown(app, lane, summary.owner.as_ref(), shown).await);
     }
     if app.handle.parts().signers.contains_key(&lane) {
-        return Ok(show::unused_lane(lane, rules(app, lane)));
+        let hold = app.handle.explain_lane(lane).await;
+        return Ok(with_unknown(app, lane, None, show::unused_lane(lane, rules(app, lane), hold)).await);
     }
     Err(missing())
+}
+
+/// A lane that is on hold, with the nonces that it does not know, or why they were not looked at here.
+async fn with_unknown(
+    app: &App,
+    lane: LaneId,
+    owner: Option<&(String, SessionId)>,
+    mut shown: Value,
+) -> Value {
+    if shown["healthy"] == true {
+        return shown;
+    }
+    match app.handle.unknown_nonces(lane, owner).await {
+        Ok(unknown) if unknown.is_empty() => {}
+        Ok(unknown) => shown["unknownNonces"] = unknown.iter().map(show::unknown_nonce).collect(),
+        Err(why) => shown["notLookedAt"] = json!(why),
+    }
+    shown
 }
 
 type Accepted = (StatusCode, Json<Value>);
