@@ -36,6 +36,11 @@ pub enum Cannot {
     #[error("there is nothing to settle: nothing unknown that does the same has taken its nonce; it is {}", .0.name())]
     NotTaken(TxState),
     #[error(
+        "there is nothing to settle: it has no nonce, and may have landed before the store went back. Approve it if it is another \
+         payment, or reject it if it has landed (landfall tx approve, landfall tx reject)"
+    )]
+    MayHaveLanded,
+    #[error(
         "its nonce was taken by {taken} by now, and not by {looked_at}; look at that one, and say whose it was"
     )]
     OtherTaker { looked_at: TxHash, taken: TxHash },
@@ -220,7 +225,9 @@ impl Handle {
         }
         let Some(hash) = taken else {
             open(tx)?;
-            return Err(Cannot::NotTaken(tx.status.state).into());
+            let waits_for_word = tx.status.slot.is_none() && tx.status.may_have_landed();
+            let not_taken = Cannot::NotTaken(tx.status.state);
+            return Err(if waits_for_word { Cannot::MayHaveLanded } else { not_taken }.into());
         };
         if let Some(looked_at) = looked_at.filter(|looked_at| *looked_at != hash) {
             return Err(Cannot::OtherTaker { looked_at, taken: hash }.into());

@@ -249,7 +249,7 @@ impl From<SteerError> for Problem {
             Cannot::TooManyContents(_) => Code::TooManyVersions,
             Cannot::AtCeiling { .. } | Cannot::TooManyAttempts(_) => Code::AtCeiling,
             Cannot::NotAsked(_) | Cannot::OtherVersion { .. } => Code::NotAsked,
-            Cannot::NotTaken(_) => Code::NothingToSettle,
+            Cannot::NotTaken(_) | Cannot::MayHaveLanded => Code::NothingToSettle,
             Cannot::OtherTaker { .. } => Code::OtherTaker,
             Cannot::SlotBound { .. } => Code::SlotBound,
             Cannot::SlotUsed { .. } => Code::SlotUsed,

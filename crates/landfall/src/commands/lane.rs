@@ -50,12 +50,14 @@ pub(crate) async fn run(command: Lane) -> Result<()> {
         Lane::Disable(name) => steer(&name, "disable", |lane| lane["disabled"] == true).await,
         Lane::Reset(name) => {
             let (client, signer) = find(&name).await?;
-            queued(&name, &client.steer_lane(name.chain, &signer, "reset").await?);
+            let stored = client.steer_lane(name.chain, &signer, "reset").await?;
+            queued(&client, &name, &stored).await;
             Ok(())
         }
         Lane::Fill(fill) => {
             let (client, signer) = find(&fill.lane).await?;
-            queued(&fill.lane, &client.fill(fill.lane.chain, &signer, fill.from, fill.to).await?);
+            let stored = client.fill(fill.lane.chain, &signer, fill.from, fill.to).await?;
+            queued(&client, &fill.lane, &stored).await;
             Ok(())
         }
         Lane::CancelAll { lane, yes } => cancel_all(&lane, yes).await,
@@ -175,7 +177,7 @@ fn owner_lines(owner: &Value) -> String {
 async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     let (client, signer) = find(name).await?;
     // Its word would wait for the acceptance, and then be about nonces that nobody has seen.
-    if client.store().await.is_ok_and(|store| store["older"] == true) {
+    if is_older(&client).await {
         bail!(
             "the store is an older copy of itself, so every lane is on hold: look with `landfall store accept`, which resumes them \
              with --yes. Nothing was resumed"
@@ -218,7 +220,7 @@ async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     match (name.remote.json, is_done) {
         (true, _) => {}
         (false, true) => println!("{}", health(&lane)),
-        (false, false) => queued(name, &stored),
+        (false, false) => queued(&client, name, &stored).await,
     }
     Ok(())
 }
@@ -249,9 +251,12 @@ async fn steer(name: &LaneName, verb: &str, is_done: impl Fn(&Value) -> bool) ->
         output::json(&json!(stored));
         return Ok(());
     }
-    let (lane, is_done) = look_until(&client, name.chain, &signer, is_done).await?;
+    let (lane, is_done) = match is_older(&client).await {
+        true => (Value::Null, false),
+        false => look_until(&client, name.chain, &signer, is_done).await?,
+    };
     if !is_done {
-        queued(name, &stored);
+        queued(&client, name, &stored).await;
         return Ok(());
     }
     println!("{}", health(&lane));
@@ -261,15 +266,21 @@ async fn steer(name: &LaneName, verb: &str, is_done: impl Fn(&Value) -> bool) ->
     Ok(())
 }
 
-fn queued(name: &LaneName, stored: &CommandAccepted) {
+/// Every lane is on hold, and what is asked for waits.
+async fn is_older(client: &Client) -> bool {
+    client.store().await.is_ok_and(|store| store["older"] == true)
+}
+
+async fn queued(client: &Client, name: &LaneName, stored: &CommandAccepted) {
     if name.remote.json {
-        output::json(&json!(stored));
-    } else {
-        println!(
-            "queued; applied within a second by the node that owns the lane (`landfall lane show {} {}`)",
-            name.chain, name.signer
-        );
+        return output::json(&json!(stored));
     }
+    let when = if is_older(client).await {
+        "applied when the store, which is an older copy of itself, was accepted: `landfall store accept`"
+    } else {
+        "applied within a second by the node that owns the lane"
+    };
+    println!("queued; {when} (`landfall lane show {} {}`)", name.chain, name.signer);
 }
 
 /// Wei by chain and lower-case address.

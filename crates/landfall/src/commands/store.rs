@@ -125,7 +125,10 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
     let is_blind = args.yes && args.despite_unseen;
     let lanes = if is_blind { Vec::new() } else { lanes(&client).await? };
     if !args.yes {
-        return show(&lanes, &state, args.remote.json);
+        // For admins only; others go on without.
+        let keys = client.api_keys().await.unwrap_or_default().into_iter().map(|key| json!(key));
+        let keys: Vec<Value> = keys.filter(|key| key["state"] == "good").collect();
+        return show(&lanes, &keys, &state, args.remote.json);
     }
     let unseen: Vec<String> = lanes.iter().filter_map(not_looked_at).collect();
     if !unseen.is_empty() {
@@ -140,8 +143,9 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
         output::json(&accepted);
     } else {
         let count = accepted["lanes"].as_array().map_or(0, Vec::len);
+        let told = if count == 1 { "1 lane was".to_owned() } else { format!("{count} lanes were") };
         println!(
-            "accepted; {count} lanes were told. Each goes on when what used the nonces that the store does not know is final and was \
+            "accepted; {told} told. Each goes on when what used the nonces that the store does not know is final and was \
              compared with what waits: `landfall lane list`"
         );
     }
@@ -174,9 +178,9 @@ fn not_looked_at(lane: &Value) -> Option<String> {
 }
 
 /// The lanes and nonces that would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
-fn show(lanes: &[Value], state: &Value, as_json: bool) -> Result<ExitCode> {
+fn show(lanes: &[Value], keys: &[Value], state: &Value, as_json: bool) -> Result<ExitCode> {
     if as_json {
-        output::json(&json!({ "accepted": false, "why": state["why"], "lanes": lanes }));
+        output::json(&json!({ "accepted": false, "why": state["why"], "lanes": lanes, "apiKeys": keys }));
     } else {
         println!("{}\n", text(state, "why"));
         println!("{}\n", output::table(&HEADER, lanes.iter().map(row).collect()));
@@ -189,6 +193,17 @@ fn show(lanes: &[Value], state: &Value, as_json: bool) -> Result<ExitCode> {
         }
         for unseen in lanes.iter().filter_map(not_looked_at) {
             println!("{unseen}\nNonces that the store does not know may be missing above.\n");
+        }
+        if !keys.is_empty() {
+            let row = |key: &Value| {
+                let [id, name, role, made] =
+                    ["id", "name", "role", "createdAt"].map(|field| text(key, field));
+                vec![id, name, role, output::ago(&made)]
+            };
+            println!(
+                "These API keys are valid. Revoke again what was revoked since the copy was made, and make anew what was made since:"
+            );
+            println!("{}\n", output::table(&["id", "name", "role", "made"], keys.iter().map(row).collect()));
         }
         println!(
             "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \

@@ -145,7 +145,7 @@ async fn list(args: TxList) -> Result<ExitCode> {
     let rows = page["items"].as_array().into_iter().flatten().map(|tx| {
         let mut row = vec![
             text(tx, "txId"),
-            output::state(&text(tx, "state")),
+            shown_state(tx),
             text(tx, "chainId"),
             output::address(&text(tx, "signer")),
             text(tx, "nonce"),
@@ -167,6 +167,12 @@ async fn list(args: TxList) -> Result<ExitCode> {
         println!("more: --cursor {}", text(&page, "nextCursor"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The state, and that a person has to speak first.
+fn shown_state(tx: &Value) -> String {
+    let state = output::state(&text(tx, "state"));
+    if tx["held"].is_object() { format!("{state}, held") } else { state }
 }
 
 /// The nonce under which something that this store does not know carried it out. Only its journal has it.

@@ -24,6 +24,7 @@ mod clients;
 mod cluster;
 mod concurrency;
 mod deploy;
+mod elsewhere;
 mod endpoints;
 mod events;
 mod funds;
