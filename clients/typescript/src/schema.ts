@@ -2073,6 +2073,8 @@ export interface components {
             /** @description transactions with a nonce */
             inFlight: number;
             nextNonce?: components["schemas"]["Nonce"];
+            /** @description why this node cannot say which nonces a lane on hold does not know: another node runs it, or none does yet */
+            notLookedAt?: string;
             /** @description the node that carries it */
             owner?: {
                 node: string;
