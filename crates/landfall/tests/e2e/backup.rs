@@ -170,6 +170,16 @@ async fn a_store_is_not_accepted_while_a_pool_holds_a_nonce_behind_a_gap() {
     let refused = command(&server, &["store", "accept", "--yes"]).await;
     assert!(!refused.ok() && refused.said.contains("--despite-pool"), "{}", refused.said);
     assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
+    let paused = command(&server, &["lane", "pause", "31337", &signer(0)]).await;
+    assert!(paused.ok() && paused.stdout.contains("landfall store accept"), "{}", paused.said);
+    // The copy may have keys that were revoked since: whoever may see them is told.
+    let made = command(&server, &["api-key", "create", "--name", "operations", "--role", "admin"]).await;
+    assert!(made.ok(), "{}", made.said);
+    let api = api.with_key(made.stdout.trim());
+    let mut asks = program(server.folder());
+    asks.args(["store", "accept"]).env("LANDFALL_URL", api.url()).env("LANDFALL_API_KEY", made.stdout.trim());
+    let asked = run(asks).await;
+    assert!(asked.stdout.contains("operations") && asked.stdout.contains("Revoke again"), "{}", asked.said);
     api.post("/api/v1/store/accept", &json!({ "despitePool": true })).await.expect(202);
     assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
 }
@@ -188,7 +198,7 @@ async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_
     server.until_ready().await;
     let api = server.api.clone();
     let accepted = command(&server, &["store", "accept", "--yes"]).await;
-    assert!(accepted.ok(), "{}", accepted.said);
+    assert!(accepted.ok() && accepted.stdout.contains("1 lane was told"), "{}", accepted.said);
     chain.mine(70).await;
     until("the lane goes on", async || (api.lane(&signer(0)).await["healthy"] == true).then_some(())).await;
     let (late, fresh) = (api.submit(&request(1)).await, api.submit(&request(7)).await);
@@ -199,6 +209,11 @@ async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_
         (text(&tx, "state"), text(&tx["held"], "code")),
         ("accepted".into(), "may_have_landed".into())
     );
+    let listed = command(&server, &["tx", "list"]).await;
+    let shows = |line: &&str| line.starts_with(&late) && line.contains("accepted, held");
+    assert_eq!(listed.stdout.lines().filter(shows).count(), 1, "{}", listed.said);
+    let settled = command(&server, &["tx", "settle", &late, "--ours"]).await;
+    assert!(!settled.ok() && settled.said.contains("landfall tx approve"), "{}", settled.said);
     server.restart_after_kill().await;
     chain.mine(5).await;
     let cancelled = command(&server, &["tx", "cancel", &late]).await;
