@@ -49,8 +49,13 @@ impl Handle {
         match hold.or_else(|| self.shared.lane_troubles().remove(&lane)) {
             Some(why) => Some(why),
             // A lane that does not run here holds as well.
-            None => self.older().await.ok().flatten().map(|why| Hold::StoreOlder { why }.sentence()),
+            None => self.explain_older().await,
         }
+    }
+
+    /// Why every lane is on hold, if the store is an older copy.
+    pub async fn explain_older(&self) -> Option<String> {
+        self.older().await.ok().flatten().map(|why| Hold::StoreOlder { why }.sentence())
     }
 
     /// The same on any node: from its own words if it runs here, else from what its owner has stored.

@@ -37,9 +37,9 @@ pub(crate) async fn all(app: &App, caller: &Caller) -> Answer<Vec<Value>> {
         items.push(show::lane(summary, rules(app, summary.lane), hold));
     }
     let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
-    for lane in seen.filter(|lane| !used.contains(lane)) {
-        items.push(show::unused_lane(*lane, rules(app, *lane), app.handle.explain_lane(*lane).await));
-    }
+    let unused: Vec<LaneId> = seen.filter(|lane| !used.contains(lane)).copied().collect();
+    let hold = if unused.is_empty() { None } else { app.handle.explain_older().await };
+    items.extend(unused.into_iter().map(|lane| show::unused_lane(lane, rules(app, lane), hold.clone())));
     Ok(items)
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn one(app: &App, caller: &Caller, lane: LaneId) -> Answer<Valu
         return Ok(with_unknown(app, lane, summary.owner.as_ref(), shown).await);
     }
     if app.handle.parts().signers.contains_key(&lane) {
-        let hold = app.handle.explain_lane(lane).await;
+        let hold = app.handle.explain_older().await;
         return Ok(with_unknown(app, lane, None, show::unused_lane(lane, rules(app, lane), hold)).await);
     }
     Err(missing())
