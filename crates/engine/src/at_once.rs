@@ -77,7 +77,7 @@ impl Handle {
         let lane = submission.lane;
         let is_named = submission.at_once.as_ref().is_some_and(|at_once| at_once.call.is_some());
         let stores = |hold: &Hold| match hold {
-            Hold::NoView | Hold::FirstCount { .. } => true,
+            Hold::NoView | Hold::Reading | Hold::FirstCount { .. } => true,
             hold => hold.is_of_older_store() && is_named,
         };
         // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.

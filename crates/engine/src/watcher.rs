@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
@@ -30,6 +31,8 @@ use crate::witnesses::Witnesses;
 const LONGEST_WALK: u64 = 256;
 /// How many hashes are kept.
 const KEPT: usize = 1_024;
+/// A second endpoint's word on a first count is waited for so long in a look.
+const AGREED_SOON: Duration = Duration::from_millis(300);
 /// Kept below the scanned block where finality is by tag.
 const TAG_DEPTH: u64 = 128;
 
@@ -56,6 +59,8 @@ pub(crate) struct Watcher {
     /// The look that is under way.
     looked: Look,
     witnesses: Witnesses,
+    /// A second endpoint is being asked for first counts; those that it says as well.
+    agreeing: Option<tokio::task::JoinHandle<BTreeSet<(Account, Slot)>>>,
 }
 
 /// What the store remembers of the chain.
@@ -92,6 +97,7 @@ impl Watcher {
             accounts: Accounts::default(),
             looked: Look::default(),
             witnesses: Witnesses::new(settings.witness_wait),
+            agreeing: None,
         }
     }
 
@@ -156,7 +162,8 @@ impl Watcher {
             return Ok(());
         }
         if !due.accounts.is_empty() {
-            let answers = self.answers(&due, at).await?;
+            let mut answers = self.answers(&due, at).await?;
+            answers.agreed = self.agreed(&due, &answers.counts).await;
             self.accounts.take(&reasons, &due, answers);
         }
         let view = Arc::new(ChainView { witnessed, accounts: self.accounts.views(), ..before.clone() });
@@ -183,7 +190,8 @@ impl Watcher {
             self.tagged(BlockAt::Safe),
             self.tagged(BlockAt::Finalized),
         );
-        let (answers, fees) = (answers?, fees?);
+        let (mut answers, fees) = (answers?, fees?);
+        answers.agreed = self.agreed(&due, &answers.counts).await;
         let safe = self.take_tag(Finality::Safe, safe);
         let finalized = self.take_tag(Finality::Finalized, finalized);
         self.accounts.take(&reasons, &due, answers);
@@ -237,12 +245,11 @@ impl Watcher {
             self.chain.delegated(&due.codes, at),
         );
         let (counts, balances, codes) = (counts?, balances.unwrap_or_default(), codes.unwrap_or_default());
-        let agreed = self.agreed(due, &counts).await;
-        Ok(Answers { counts, balances, codes, agreed })
+        Ok(Answers { counts, balances, codes, agreed: Vec::new() })
     }
 
-    /// Which first counts a second endpoint says as well.
-    async fn agreed(&self, due: &Due, counts: &[Slot]) -> Vec<bool> {
+    /// Which first counts a second endpoint says as well. A slow one keeps nobody else waiting: what it says counts at a later look.
+    async fn agreed(&mut self, due: &Due, counts: &[Slot]) -> Vec<bool> {
         if due.first.is_empty() {
             return Vec::new();
         }
@@ -250,7 +257,21 @@ impl Watcher {
             due.accounts.iter().copied().zip(counts.iter().copied()).collect();
         let first: Vec<(Account, Slot)> =
             due.first.iter().filter_map(|account| Some((*account, *said.get(account)?))).collect();
-        self.chain.agreed(&first).await
+        let mut asked = self.agreeing.take().unwrap_or_else(|| {
+            let (chain, first) = (self.chain.clone(), first.clone());
+            tokio::spawn(async move {
+                let agreed = chain.agreed(&first).await;
+                first.into_iter().zip(agreed).filter(|(_, agreed)| *agreed).map(|(first, _)| first).collect()
+            })
+        });
+        let agreed: BTreeSet<(Account, Slot)> = match tokio::time::timeout(AGREED_SOON, &mut asked).await {
+            Ok(agreed) => agreed.unwrap_or_default(),
+            Err(_) => {
+                self.agreeing = Some(asked);
+                BTreeSet::new()
+            }
+        };
+        first.iter().map(|first| agreed.contains(first)).collect()
     }
 
     /// Is this the chain that the store knows? A chain is its genesis and the last block that was final: blocks that

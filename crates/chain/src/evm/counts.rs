@@ -1,7 +1,6 @@
 //! How many transactions, how much money and what code accounts have at one block, each in one batch.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use alloy_primitives::Bytes;
 use futures::StreamExt;
@@ -22,7 +21,6 @@ use super::wire::{Quantity, hex};
 
 /// How many endpoints must agree on a first count.
 const WITNESSES: usize = 2;
-const AGREED_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn at(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Slot>, Error> {
     let counts: Vec<Quantity> =
@@ -31,7 +29,7 @@ pub(super) async fn at(pool: &Pool, accounts: &[Account], block: BlockRef) -> Re
 }
 
 /// Whether two endpoints say these counts. Asked of their newest blocks: one that is a block behind mostly knows the same count, and
-/// would not know the block. Nobody waits long for one that is slow: it is asked again.
+/// would not know the block. Each may take as long as any answer of it.
 pub(super) async fn agreed(pool: &Pool, counts: &[(Account, Slot)]) -> Vec<bool> {
     if pool.all().len() < WITNESSES {
         return vec![true; counts.len()];
@@ -43,17 +41,14 @@ pub(super) async fn agreed(pool: &Pool, counts: &[(Account, Slot)]) -> Vec<bool>
         .map(|endpoint| batch::<Quantity>(endpoint, "eth_getTransactionCount", &accounts, &latest))
         .collect();
     let mut votes = vec![0; counts.len()];
-    let collect = async {
-        while let Some(answer) = asking.next().await {
-            for ((vote, (_, wanted)), said) in votes.iter_mut().zip(counts).zip(answer.unwrap_or_default()) {
-                *vote += usize::from(said.as_u64() == wanted.0);
-            }
-            if votes.iter().all(|vote| *vote >= WITNESSES) {
-                break;
-            }
+    while let Some(answer) = asking.next().await {
+        for ((vote, (_, wanted)), said) in votes.iter_mut().zip(counts).zip(answer.unwrap_or_default()) {
+            *vote += usize::from(said.as_u64() == wanted.0);
         }
-    };
-    tokio::time::timeout(AGREED_WITHIN, collect).await.ok();
+        if votes.iter().all(|vote| *vote >= WITNESSES) {
+            break;
+        }
+    }
     votes.into_iter().map(|vote| vote >= WITNESSES).collect()
 }
 

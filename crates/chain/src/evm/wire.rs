@@ -164,23 +164,29 @@ struct RawAuthorization {
     s: U256,
 }
 
+impl RawAuthorization {
+    fn read(&self) -> Authorization {
+        let said = self.chain_id.as_u64();
+        Authorization {
+            chain: (said != 0).then_some(ChainId(said)),
+            address: Account(self.address),
+            signed: Some(SignedAuthorization {
+                count: Slot(self.nonce.as_u64()),
+                r: self.r,
+                s: self.s,
+                y_parity: self.y_parity.as_u64() == 1,
+            }),
+        }
+    }
+}
+
 impl RawTransaction {
     /// The counts that authorizations of this account in it are for.
     pub(crate) fn authorized_by(&self, account: Account, chain: ChainId) -> Vec<Slot> {
         let list = self.authorization_list.iter().flatten();
         let of_account = |raw: &RawAuthorization| {
-            let said = raw.chain_id.as_u64();
-            let authorization = Authorization {
-                chain: (said != 0).then_some(ChainId(said)),
-                address: Account(raw.address),
-                signed: Some(SignedAuthorization {
-                    count: Slot(raw.nonce.as_u64()),
-                    r: raw.r,
-                    s: raw.s,
-                    y_parity: raw.y_parity.as_u64() == 1,
-                }),
-            };
-            let is_here = said == 0 || said == chain.0;
+            let authorization = raw.read();
+            let is_here = authorization.chain.is_none_or(|said| said == chain);
             (is_here && EvmCodec.authority(&authorization) == Some(account))
                 .then_some(Slot(raw.nonce.as_u64()))
         };
@@ -188,13 +194,13 @@ impl RawTransaction {
     }
 
     pub(crate) fn taker(self) -> Taker {
-        let authorizations = self.authorization_list.into_iter().flatten();
+        let authorizations = self.authorization_list.iter().flatten().map(RawAuthorization::read).collect();
         Taker {
             hash: TxHash(self.hash),
             to: self.to.map(Account),
             value: Wei(self.value.0),
             data: self.input,
-            delegates_to: authorizations.map(|authorization| Account(authorization.address)).collect(),
+            authorizations,
             receipt: None,
         }
     }

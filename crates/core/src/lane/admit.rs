@@ -94,8 +94,9 @@ impl Lane {
             return;
         }
         let commands = loaded.commands.into_iter().filter(|command| !done.contains(&command.id));
+        self.load.reads_again = false;
         self.take_commands(commands.collect(), reach, now);
-        if !loaded.more_commands && !self.load.heard_all {
+        if !loaded.more_commands && !self.load.heard_all && !self.load.reads_again {
             self.load.heard_all = true;
             self.keep_count();
         }

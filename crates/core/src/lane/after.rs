@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 
-use super::compare::effects_of;
 use super::{Action, Lane, Plan, Prep, Waiting, back_off};
 use crate::journal::Entry;
 use crate::request::{AfterState, OnFailure};
@@ -222,10 +221,12 @@ impl Lane {
         if tx.status.held.is_none() || version.is_some_and(|version| version != tx.version()) {
             return false;
         }
+        // Of the nonce that was shown: it is held again for another one that did what it does.
+        let told_apart = self.held_for(tx);
         self.waiting.change(id, |tx| {
             // One that may have landed still follows whom it was to follow, and the other way round.
             if tx.status.may_have_landed() {
-                tx.status.told_apart = effects_of(tx).into_iter().collect();
+                tx.status.told_apart.extend(told_apart);
                 tx.status.forgotten_as = None;
             }
             let held = tx.status.held.take();

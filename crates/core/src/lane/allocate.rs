@@ -372,9 +372,11 @@ impl Lane {
             Some(
                 Hold::StoreOlder { .. }
                 | Hold::NoView
+                | Hold::Reading
                 | Hold::ChainChanged
                 | Hold::FirstCount { .. }
                 | Hold::Comparing { .. }
+                | Hold::TakenBack { .. }
                 | Hold::NotCompared { .. }
                 | Hold::UnknownSlots { .. }
                 | Hold::FinalReplaced { .. },

@@ -18,6 +18,7 @@ impl Lane {
         for command in commands {
             if self.is_older() && !self.is_heard(&command.kind) {
                 self.left_open.insert(command.id);
+                self.note_spoken_of(&command.kind);
                 continue;
             }
             match command.kind {
@@ -33,7 +34,7 @@ impl Lane {
                     continue;
                 }
                 CommandKind::AcceptStore { seen } => {
-                    self.accept_store(command.id, seen, command.at);
+                    self.accept_store(command.id, seen);
                     continue;
                 }
                 CommandKind::Disable => self.disable(now),
@@ -55,6 +56,19 @@ impl Lane {
                 }
             }
             self.finish_command(command.id);
+        }
+    }
+
+    /// It may not be wanted any more: that is heard when the store was accepted, and what landed was compared.
+    fn note_spoken_of(&mut self, kind: &CommandKind) {
+        match kind {
+            CommandKind::Cancel { tx } | CommandKind::Withdraw { tx } | CommandKind::Reject { tx, .. } => {
+                self.spoken_of.insert(Some(*tx));
+            }
+            CommandKind::CancelAll { .. } => {
+                self.spoken_of.insert(None);
+            }
+            _ => {}
         }
     }
 

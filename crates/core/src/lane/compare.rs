@@ -4,6 +4,7 @@
 //! | what took the slot did the same as | what happens |
 //! |---|---|
 //! | a transaction that waits, or that had reserved the slot | it ends as landed, once that is settled |
+//! | more transactions than slots, or one that may not have been wanted in the end | all of them wait for a person: one may have landed, nobody knows which |
 //! | the same, in a lane that the store had never used | it waits for a person: the account's own history may look like it |
 //! | nothing that is here | it is remembered, and one that comes later and does the same waits for a person |
 //! | nothing that is here, and as many as can be are remembered | the lane holds there until a person resumes it |
@@ -14,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::keccak256;
 
+use super::check::needs_approval;
 use super::{Lane, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
-use crate::request::Payload;
+use crate::request::{Authorization, Payload};
 use crate::settings::Allocation;
 use crate::transaction::{Did, Reason, ReasonCode, TakenAlike, Transaction};
 use crate::view::BlockRef;
@@ -40,31 +42,43 @@ pub(super) enum Compared {
 }
 
 /// What a call does, in a number: enough to ask a person about one that looks the same.
-fn effect(to: Option<Account>, value: Wei, data: &[u8], delegates_to: impl Iterator<Item = Account>) -> u64 {
+fn effect(to: Option<Account>, value: Wei, data: &[u8], authorizations: &[Authorization]) -> u64 {
     let mut bytes = Vec::with_capacity(53 + data.len());
     bytes.push(u8::from(to.is_some()));
     bytes.extend(to.iter().flat_map(|to| to.0));
     bytes.extend_from_slice(&value.0.to_be_bytes::<32>());
     bytes.extend_from_slice(data);
-    bytes.extend(delegates_to.flat_map(|code| code.0));
+    bytes.extend(authorizations.iter().flat_map(|authorization| authorization.address.0));
     let [a, b, c, d, e, f, g, h, ..] = keccak256(&bytes).0;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 fn effect_of(payload: &Payload) -> u64 {
-    effect(payload.to, payload.value, &payload.data, delegations(payload))
+    effect(payload.to, payload.value, &payload.data, &payload.authorization_list)
 }
 
-/// The code that the authorizations of a call name.
-fn delegations(payload: &Payload) -> impl Iterator<Item = Account> + '_ {
-    payload.authorization_list.iter().map(|authorization| authorization.address)
+fn effect_of_taker(taker: &Taker) -> u64 {
+    effect(taker.to, taker.value, &taker.data, &taker.authorizations)
+}
+
+/// A block shows what was asked for. One that the sender itself signs has no signature when it is asked for.
+fn shows(shown: &Authorization, asked: &Authorization) -> bool {
+    match asked.signed {
+        Some(_) => shown == asked,
+        None => shown.address == asked.address,
+    }
 }
 
 fn does_the_same(taker: &Taker, payload: &Payload) -> bool {
     taker.to == payload.to
         && taker.value == payload.value
         && taker.data == payload.data
-        && taker.delegates_to.iter().copied().eq(delegations(payload))
+        && taker.authorizations.len() == payload.authorization_list.len()
+        && taker
+            .authorizations
+            .iter()
+            .zip(&payload.authorization_list)
+            .all(|(shown, asked)| shows(shown, asked))
 }
 
 /// It does what a no-op of ours does.
@@ -72,7 +86,7 @@ pub(super) fn is_no_op(taker: &Taker, signer: Account) -> bool {
     taker.to == Some(signer)
         && taker.value == Wei::default()
         && taker.data.is_empty()
-        && taker.delegates_to.is_empty()
+        && taker.authorizations.is_empty()
 }
 
 /// The content of the transaction that the taker carried out, if it did one; the newest, if several are the same.
@@ -80,6 +94,50 @@ pub(super) fn carries_out(taker: &Taker, tx: &Transaction) -> Option<ContentVers
     let asked = (ContentVersion::FIRST.0..=tx.version().0).rev().map(ContentVersion);
     let mut contents = asked.filter(|version| !tx.is_no_op_at(*version));
     contents.find(|version| does_the_same(taker, tx.payload_of(*version)))
+}
+
+/// Slots that did the same, and transactions without bytes of which one content does it.
+struct Alike<'a> {
+    takers: BTreeMap<Slot, &'a Taker>,
+    txs: Vec<&'a Transaction>,
+    is_plain: bool,
+}
+
+impl Default for Alike<'_> {
+    fn default() -> Self {
+        Self { takers: BTreeMap::new(), txs: Vec::new(), is_plain: true }
+    }
+}
+
+impl Alike<'_> {
+    /// The slot of each transaction, its own if it had reserved one of them; none if there are too few.
+    fn pairs(&self) -> Option<Vec<(Slot, (TxId, ContentVersion))>> {
+        let mut slots = self.takers.clone();
+        let (reserved, others): (Vec<&Transaction>, Vec<&Transaction>) =
+            self.txs.iter().partition(|tx| tx.status.slot.is_some_and(|slot| slots.contains_key(&slot)));
+        let mut pairs = Vec::new();
+        for tx in reserved.into_iter().chain(others) {
+            let own = tx.status.slot.filter(|slot| slots.contains_key(slot));
+            let slot = own.or_else(|| slots.first_key_value().map(|(slot, _)| *slot))?;
+            let taker = slots.remove(&slot)?;
+            pairs.push((slot, (tx.id, carries_out(taker, tx)?)));
+        }
+        Some(pairs)
+    }
+
+    fn doubtful(&self) -> Vec<(TxId, Slot)> {
+        let lowest = self.takers.keys().next().copied();
+        self.txs.iter().filter_map(|tx| Some((tx.id, lowest?))).collect()
+    }
+}
+
+/// What the slots that we do not know have done.
+#[derive(Default)]
+struct Landed {
+    /// The transaction that each carried out.
+    plain: BTreeMap<Slot, (TxId, ContentVersion)>,
+    /// Transactions that may have landed, each with a slot that did the same.
+    doubtful: BTreeMap<TxId, Slot>,
 }
 
 impl Lane {
@@ -113,6 +171,47 @@ impl Lane {
             }
         }
         same
+    }
+
+    /// What the slots that we do not know have carried out, as far as that is plain. Where more do the same than slots did it, or where one of
+    /// them may not have been wanted in the end, nobody knows which of them landed, and all are in doubt.
+    fn landed(&self) -> Landed {
+        let mut groups: BTreeMap<u64, Alike<'_>> = BTreeMap::new();
+        for (slot, (_, taker)) in self.seen_takers() {
+            if let Some(taker) = taker {
+                groups.entry(effect_of_taker(taker)).or_default().takers.insert(slot, taker);
+            }
+        }
+        let waiting = self.waiting.values().map(|waiting| &waiting.tx);
+        for tx in waiting.chain(self.reserved()) {
+            for did in effects_of(tx) {
+                if let Some(alike) = groups.get_mut(&did) {
+                    alike.txs.push(tx);
+                    alike.is_plain &= self.was_used() && self.is_plain(tx, did);
+                }
+            }
+        }
+        let mut landed = Landed::default();
+        for alike in groups.into_values().filter(|alike| !alike.txs.is_empty()) {
+            match alike.pairs().filter(|_| alike.is_plain) {
+                Some(pairs) => landed.plain.extend(pairs),
+                None => landed.doubtful.extend(alike.doubtful()),
+            }
+        }
+        landed
+    }
+
+    /// Nothing speaks against that it was carried out: it still wants this content and no other, whoever else spoke of it.
+    fn is_plain(&self, tx: &Transaction, did: u64) -> bool {
+        let late = |deadline| self.live_view().is_none_or(|view| view.head.timestamp >= deadline);
+        effect_of(tx.payload()) == did
+            && !tx.is_no_op()
+            && tx.status.held.is_none()
+            && tx.after().is_none()
+            && !tx.deadline().is_some_and(late)
+            && !needs_approval(tx, &self.settings)
+            && !self.spoken_of.contains(&Some(tx.id))
+            && !self.spoken_of.contains(&None)
     }
 
     /// A person says that slots which we do not know are not ours, and that what the chain took back may be filled. Done when the
@@ -173,10 +272,8 @@ impl Lane {
         let (Some(first), Some(last)) = (unknown.first().copied(), unknown.last().copied()) else {
             return String::new();
         };
-        // The whole history of a key that this store has never used lies below.
-        let was_used = self.was_used();
         let mut text = format!("nonces {first} to {last} were used by what this store does not know");
-        let mut same = self.same_effect();
+        let Landed { mut plain, mut doubtful } = self.landed();
         let seen: BTreeMap<Slot, (BlockRef, Option<Taker>)> =
             self.seen_takers().map(|(slot, (block, taker))| (slot, (*block, taker.clone()))).collect();
         for slot in &unknown {
@@ -184,8 +281,8 @@ impl Lane {
             else {
                 continue;
             };
-            match same.remove(slot) {
-                Some((id, version)) if was_used => {
+            match plain.remove(slot) {
+                Some((id, version)) => {
                     let (hash, receipt) = (taker.hash, taker.receipt.clone());
                     let by = TakenAlike { hash, block: *block, version, did: Did::Same, receipt };
                     self.carried_out(id, *slot, &by, now);
@@ -193,12 +290,10 @@ impl Lane {
                         "; nonce {slot} carried out transaction {id}, which has ended as landed"
                     ));
                 }
-                Some((id, _)) => {
-                    self.remember(*slot, taker);
-                    self.leave_to_stranger(*slot, now);
-                    self.hold_as_landed(id, *slot, now);
-                }
-                None if self.is_older() || !self.may_adopt(block) => {
+                None if self.is_older()
+                    || !self.may_adopt(block)
+                    || doubtful.values().any(|at| at == slot) =>
+                {
                     self.remember(*slot, taker);
                 }
                 None => {}
@@ -206,6 +301,15 @@ impl Lane {
         }
         for slot in unknown {
             self.leave_to_stranger(slot, now);
+        }
+        if self.planted_compares_nothing() {
+            doubtful.clear();
+        }
+        for (id, slot) in doubtful {
+            if self.is_reserved(id) {
+                self.unreserve(id, now);
+            }
+            self.hold_as_landed(id, slot, now);
         }
         self.changes.row();
         self.forget_found();
@@ -219,9 +323,8 @@ impl Lane {
 
     /// What the next step goes on over can be remembered, as far as nothing that waits was carried out by it.
     pub(super) fn has_room(&self) -> bool {
-        let same = self.same_effect();
-        let ended = |slot: &Slot| self.was_used() && same.contains_key(slot);
-        let more = self.unknown_list().iter().filter(|slot| !ended(slot)).count();
+        let plain = self.landed().plain;
+        let more = self.unknown_list().iter().filter(|slot| !plain.contains_key(slot)).count();
         self.row.forgotten.len() + more <= MOST_REMEMBERED
     }
 
@@ -233,7 +336,7 @@ impl Lane {
     }
 
     fn note_effect(&mut self, slot: Slot, taker: &Taker) {
-        let did = effect(taker.to, taker.value, &taker.data, taker.delegates_to.iter().copied());
+        let did = effect_of_taker(taker);
         self.row.forgotten.insert(slot, did);
         self.changes.row();
     }
@@ -315,19 +418,38 @@ impl Lane {
         }
     }
 
-    /// The lowest slot that this store has forgotten and that did the same, unless a person has told them apart.
+    /// The lowest slot that this store has forgotten and that did the same, unless a person has told them apart; as the newest content
+    /// does, if there is one.
     fn forgotten_alike(&self, tx: &Transaction) -> Option<Slot> {
+        if let Some(slot) = self.forgotten_as(tx, tx.payload()) {
+            return Some(slot);
+        }
         let mut effects = effects_of(tx);
         effects.retain(|effect| !tx.status.told_apart.contains(effect));
         let mut forgotten = self.row.forgotten.iter();
         forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot)
     }
 
+    /// A content that a forgotten slot did already, unless a person has told them apart.
+    pub(super) fn forgotten_as(&self, tx: &Transaction, payload: &Payload) -> Option<Slot> {
+        let did = effect_of(payload);
+        let mut forgotten = self.row.forgotten.iter();
+        let slot = forgotten.find(|(_, forgotten)| **forgotten == did).map(|(slot, _)| *slot);
+        slot.filter(|_| !tx.status.told_apart.contains(&did))
+    }
+
+    /// The effect of the slot that a transaction is held for.
+    pub(super) fn held_for(&self, tx: &Transaction) -> Option<u64> {
+        self.row.forgotten.get(&tx.status.forgotten_as?).copied()
+    }
+
     /// A person says that a transaction is what a forgotten slot did, the one that was shown: it is accounted for, and no other.
     pub(super) fn remember_no_more(&mut self, id: TxId) {
         let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
-        let slot = tx.filter(|tx| tx.status.may_have_landed()).and_then(|tx| tx.status.forgotten_as);
-        if let Some(slot) = slot {
+        let held = tx.filter(|tx| tx.status.may_have_landed());
+        let slot = held.and_then(|tx| Some((tx.status.forgotten_as?, effect_of(tx.payload()))));
+        // Of a content that it has no more, a word says nothing.
+        if let Some((slot, _)) = slot.filter(|(slot, did)| self.row.forgotten.get(slot) == Some(did)) {
             self.row.forgotten.remove(&slot);
             self.changes.row();
         }

@@ -18,8 +18,12 @@ pub enum Hold {
     StoreOlder { why: Older },
     /// A person has accepted it, and these slots, which it does not know, are compared with what waits.
     Comparing { first: Slot, last: Slot, settles: Option<Settles> },
+    /// The chain has taken these slots back since the store was taken for an older copy.
+    TakenBack { first: Slot, last: Slot },
     /// The chain was not seen since the start.
     NoView,
+    /// Commands that were there before are being read.
+    Reading,
     /// The endpoints show another chain.
     ChainChanged,
     /// Only one endpoint has given the count with which the lane is to begin.
@@ -38,7 +42,7 @@ impl Hold {
     /// The store is an older copy, accepted or not: what callers hand in again is stored, to be compared.
     #[must_use]
     pub fn is_of_older_store(&self) -> bool {
-        matches!(self, Self::StoreOlder { .. } | Self::Comparing { .. })
+        matches!(self, Self::StoreOlder { .. } | Self::Comparing { .. } | Self::TakenBack { .. })
     }
 
     /// The sentence for people.
@@ -56,11 +60,17 @@ impl Hold {
                  compared with what waits, so that nothing is done twice{}",
                 until_settled(*settles)
             ),
+            Self::TakenBack { first, last } => format!(
+                "the store is an older copy, and a reorganisation took nonces {first} to {last} back, which it does not know. What used them \
+                 may land again, so the lane waits for that. If it never will, stop the server, run `landfall store older`, start it and \
+                 accept the store again"
+            ),
             Self::NotCompared { below } => format!(
                 "this store had never used this account, which has used {below} nonces more than could be looked up: what they did may be \
                  what was handed in again. Have all requests handed in again, look whether the account has carried one of them out, \
                  cancel what it has, then resume the lane: all that waits is then sent"
             ),
+            Self::Reading => "commands that were given before are being read".to_owned(),
             Self::NoView => "the chain has not been reached since the start".to_owned(),
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
                  still the same, a block that was final has been replaced: stop Landfall and run `landfall chain accept-reorg`, \
@@ -93,7 +103,8 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
     match until {
         Until::Person => format!(
             "{not_known}. Look at them. If they are other payments, resume the lane. If this store was put back, have all requests \
-             handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent"
+             handed in again first: one that waits and is the same payment as one of them is then not sent. It ends as landed, or waits \
+             for a person where more of them are the same"
         ),
         Until::Same { slot, tx } => format!(
             "{not_known}; what used nonce {slot} did the same as transaction {tx}, which waits. If it is that payment, resume the \
@@ -134,6 +145,7 @@ impl Lane {
                 Some(Hold::UnknownSlots { first, last, until: self.unknown_until() })
             }
             Hold::StoreOlder { why: Older::Accepted } => Some(match self.unknown_slots() {
+                _ if let Some((first, last)) = self.taken_back() => Hold::TakenBack { first, last },
                 Some((first, last)) => Hold::Comparing { first, last, settles: self.compared_when() },
                 None => Hold::StoreOlder { why: Older::Accepted },
             }),
@@ -164,6 +176,10 @@ impl Lane {
         }
         if let Some((first, last)) = self.unknown_slots() {
             return Some(Hold::UnknownSlots { first, last, until: Until::Person });
+        }
+        // A cancel or a pause may be among them.
+        if !self.load.heard_all {
+            return Some(Hold::Reading);
         }
         self.row.compared_from.filter(|below| below.0 > 0).map(|below| Hold::NotCompared { below })
     }

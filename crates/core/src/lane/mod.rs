@@ -393,11 +393,10 @@ pub struct Lane {
     accepted_from: Option<Slot>,
     /// When the last turn was.
     turned_at: Millis,
-    /// When a person last accepted the store, and the first head that was made since then.
-    accepted_at: Option<Millis>,
-    accepted_head: Option<u64>,
     /// Commands that were read and left where they are until the store is accepted.
     left_open: BTreeSet<CommandId>,
+    /// Transactions that these would end; none: all of them.
+    spoken_of: BTreeSet<Option<TxId>>,
     /// The number of returned slots that last led to a reset.
     reset_at: Option<usize>,
     /// More of the queue is to be read and cancelled.
@@ -436,6 +435,8 @@ struct LoadState {
     done: BTreeSet<CommandId>,
     /// Every command was read that the store had at the load, or when it was accepted.
     heard_all: bool,
+    /// The store was accepted while they were read: they are read once more.
+    reads_again: bool,
     /// A load that is running leaves commands out that are to be read by now: what it shows of later ones comes too early.
     skips_commands: bool,
     /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
@@ -488,9 +489,8 @@ impl Lane {
             accepted: BTreeSet::new(),
             accepted_from: None,
             turned_at: Millis(0),
-            accepted_at: None,
-            accepted_head: None,
             left_open: BTreeSet::new(),
+            spoken_of: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
             load: LoadState { news: true, ..LoadState::default() },

@@ -32,16 +32,19 @@ impl Lane {
         self.row.cursor.or_else(forgotten)
     }
 
+    /// A person has accepted the store. One that has never used this lane says so for good: no word for the lane is stored then.
+    fn is_accepted(&self) -> bool {
+        self.older == Some(Older::Accepted)
+    }
+
     /// A person has accepted the store as it is.
-    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>, at: Millis) {
+    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>) {
         if self.accepted.insert(command) {
             self.accepted_from = self.accepted_from.max(seen);
-            self.accepted_at = Some(at);
-            self.accepted_head = None;
             self.older = Some(Older::Accepted);
             // Replaces among the commands that were left where they are: see below.
             self.left_open.clear();
-            self.load.news = true;
+            (self.load.news, self.load.heard_all, self.load.reads_again) = (true, false, true);
         }
     }
 
@@ -50,7 +53,7 @@ impl Lane {
     pub(super) fn is_heard(&self, kind: &CommandKind) -> bool {
         match kind {
             CommandKind::AcceptStore { .. } => true,
-            CommandKind::Replace { .. } => !self.accepted.is_empty(),
+            CommandKind::Replace { .. } => self.is_accepted(),
             _ => false,
         }
     }
@@ -58,8 +61,8 @@ impl Lane {
     /// The chain was seen, the queue was read, or what took a slot was found: the lane goes on once all of it was compared. By a count
     /// of the head: what landed since an older one is what must be compared.
     pub(super) fn take_acceptance(&mut self, now: Millis) {
-        let Some(count) = self.chain_count().filter(|_| !self.accepted.is_empty()) else { return };
-        if !self.may_bind() || !self.has_seen_accepted(count) {
+        let Some(count) = self.chain_count().filter(|_| self.is_accepted()) else { return };
+        if !self.may_bind() || !self.shows_all_again(count) || !self.load.heard_all {
             return;
         }
         let mut did = String::new();
@@ -95,9 +98,10 @@ impl Lane {
             self.all_accounted_for();
             self.row.compared_from = self.row.compared_from.filter(|from| from.0 > 0);
         }
-        (self.older, self.accepted_from) = (None, None);
+        (self.older, self.accepted_from, self.row.older_count) = (None, None, None);
         // Commands that were left where they are. A load that is under way does not show them.
         self.left_open.clear();
+        self.spoken_of.clear();
         self.load.heard_all = false;
         self.load.news = true;
         self.load.skips_commands = self.load.running;
@@ -106,17 +110,16 @@ impl Lane {
         }
     }
 
-    /// The chain shows what it showed to the person who accepted the store; or a block that was made since then has settled, so that
-    /// it took the rest back, and only this lane can use those slots again.
-    fn has_seen_accepted(&mut self, count: Slot) -> bool {
-        let Some(head) = self.live_view().map(|view| view.head) else { return false };
-        if Some(head.timestamp) >= self.accepted_at {
-            self.accepted_head.get_or_insert(head.at.number);
-        }
-        let has_settled = self.accepted_head.is_some_and(|head| self.settled() >= Some(head));
-        if Some(count) >= self.accepted_from || has_settled {
-            self.accepted_from = None;
-        }
-        self.accepted_from.is_none()
+    /// The chain shows all that it showed since the store was taken for an older copy. What a reorganisation took back may land again, and
+    /// until it does nobody knows what it did.
+    fn shows_all_again(&self, count: Slot) -> bool {
+        Some(count) >= self.accepted_from.max(self.row.older_count)
+    }
+
+    /// The slots that the chain has taken back since the store was taken for an older copy.
+    pub(super) fn taken_back(&self) -> Option<(Slot, Slot)> {
+        let count = self.chain_count().filter(|_| self.is_older())?;
+        let shown = self.accepted_from.max(self.row.older_count)?;
+        (count < shown).then(|| (count, Slot(shown.0 - 1)))
     }
 }

@@ -35,9 +35,16 @@ impl Lane {
         let Some(tx) = self.known(id) else { return };
         let version = tx.version().next();
         let needs_more = payload.authorizes_sender() && !tx.takes_two_slots();
-        if tx.status.ending.is_some() || version.0 > MOST_CONTENTS || needs_more {
+        // One that waits is held for it instead.
+        let landed =
+            self.forgotten_as(tx, &payload).filter(|_| self.bound.contains_key(&id) && !self.is_reserved(id));
+        if tx.status.ending.is_some() || version.0 > MOST_CONTENTS || needs_more || landed.is_some() {
             let text = match &tx.status.ending {
                 Some(ending) => format!("it is already on its way to {}", ending.state().name()),
+                None if let Some(slot) = landed => format!(
+                    "nonce {slot} of this account was used by something that this store does not know, and did what the new content does: \
+                     it may have landed. Hand it in as a transaction of its own, which waits for a person"
+                ),
                 None if needs_more => "it would use up a second nonce, which it does not have".to_owned(),
                 None => format!("it has had {MOST_CONTENTS} contents, which is the most"),
             };
@@ -62,6 +69,10 @@ impl Lane {
             let settings = self.settings.clone();
             let Some(waiting) = self.waiting.by_id_mut(id) else { return };
             take_content(&mut waiting.tx, payload, terms);
+            // Judged anew: whoever speaks of it is to be shown what the new content does.
+            if waiting.tx.status.may_have_landed() {
+                (waiting.tx.status.held, waiting.tx.status.forgotten_as) = (None, None);
+            }
             waiting.tx.status.state = TxState::Accepted;
             self.changes.tx(&mut waiting.tx, now);
             let prep = super::admit::first_prep(&waiting.tx, &settings);

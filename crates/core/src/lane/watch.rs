@@ -93,6 +93,10 @@ impl Lane {
             self.moved_at = now;
         }
         self.seen_count = Some(count);
+        if self.is_older() && self.row.older_count < Some(count) {
+            self.row.older_count = Some(count);
+            self.changes.row();
+        }
         self.keep_count();
         self.planted_cursor(count);
         self.planted_jump(count);

@@ -57,8 +57,8 @@ pub struct Taker {
     pub to: Option<Account>,
     pub value: Wei,
     pub data: Bytes,
-    /// The code that its authorizations (EIP-7702) name, in their order.
-    pub delegates_to: Vec<Account>,
+    /// Its authorizations (EIP-7702), each with its signature.
+    pub authorizations: Vec<Authorization>,
     /// What became of it, where that is known.
     pub receipt: Option<Receipt>,
 }

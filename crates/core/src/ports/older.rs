@@ -20,11 +20,28 @@ pub enum Older {
     Elsewhere,
     /// A person said so.
     Said,
-    /// A person has accepted it, and a lane is comparing what it has forgotten with what waits.
+    /// A person has accepted it, and a lane is comparing what it has forgotten with what waits. Of a store: lanes that it has never used are
+    /// compared when they are first loaded.
     Accepted,
 }
 
 impl Older {
+    /// Why a store is an older copy that nobody has accepted yet, by what is stored.
+    #[must_use]
+    pub fn unaccepted(stored: Option<Self>) -> Option<Self> {
+        stored.filter(|why| *why != Self::Accepted)
+    }
+
+    /// Why a lane is one of an older copy, by what is stored: `awaits` a word for it that is not followed yet, or was never used.
+    #[must_use]
+    pub fn of_lane(stored: Option<Self>, awaits: bool, was_used: bool) -> Option<Self> {
+        match stored {
+            Some(Self::Accepted) | None if awaits => Some(Self::Accepted),
+            Some(Self::Accepted) if was_used => None,
+            stored => stored,
+        }
+    }
+
     /// The sentence for people.
     #[must_use]
     pub fn sentence(&self) -> String {

@@ -92,6 +92,9 @@ pub struct LaneRow {
     /// the store from before would take it for the stranger's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed: Option<Slot>,
+    /// The highest count that the chain showed since the store was taken for an older copy, until the lane has gone on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_count: Option<Slot>,
     /// The first slot whose use was looked up when a store was accepted that had never used the lane. Of those below nobody knows
     /// what they did, until a person resumes it.
     #[serde(skip_serializing_if = "Option::is_none")]

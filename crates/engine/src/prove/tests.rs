@@ -139,7 +139,7 @@ impl Chain for Model {
             to: None,
             value: Wei(U256::ZERO),
             data: Bytes::new(),
-            delegates_to: Vec::new(),
+            authorizations: Vec::new(),
             receipt: None,
         }))
     }

@@ -332,11 +332,7 @@ impl Chain for SimChain {
             to: Some(wire.from),
             value: Wei(wire.value),
             data: wire.data.clone(),
-            delegates_to: wire
-                .delegates
-                .map(|on| if on { wire.from } else { Account(alloy_primitives::Address::ZERO) })
-                .into_iter()
-                .collect(),
+            authorizations: wire.authorizations(),
             receipt: None,
         }))
     }

@@ -1,6 +1,6 @@
 //! Bytes that stand for signed transactions: readable, and as unforgeable as a simulation needs.
 
-use alloy_primitives::{B256, Bytes, U256, keccak256};
+use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use landfall_core::attempt::{Draft, Sealed};
 use landfall_core::ports::chain::Codec;
 use landfall_core::ports::signer::{Preimage, Signature};
@@ -81,6 +81,16 @@ impl Wire {
     #[must_use]
     pub(crate) fn content(&self) -> Option<Content> {
         Content::read(&self.data)
+    }
+
+    /// The sender's own delegation, as a block shows it.
+    pub(crate) fn authorizations(&self) -> Vec<Authorization> {
+        let own = |on| Authorization {
+            chain: None,
+            address: if on { self.from } else { Account(Address::ZERO) },
+            signed: None,
+        };
+        self.delegates.map(own).into_iter().collect()
     }
 
     /// Somebody else made it with our key: it carries no request, and is no no-op.

@@ -143,8 +143,9 @@ impl Log for Memory {
 
     async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
         Ok(self.space(|space| {
-            let was_older = space.older.take().is_some();
+            let was_older = Older::unaccepted(space.older.clone()).is_some();
             if was_older {
+                space.older = Some(Older::Accepted);
                 commands.iter().for_each(|command| space.insert_command(command));
             }
             was_older
@@ -293,7 +294,7 @@ impl Reads for Memory {
     }
 
     async fn older(&self) -> Result<Option<Older>, Error> {
-        Ok(self.space(|space| space.older.clone()))
+        Ok(self.space(|space| Older::unaccepted(space.older.clone())))
     }
 
     async fn writable(&self) -> Result<(), Error> {

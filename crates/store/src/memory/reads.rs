@@ -42,6 +42,7 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
     let ended = with_attempts.into_iter().filter_map(|id| space.tx(id));
     let mut ended: Vec<_> = ended.filter(|tx| tx.status.state.is_terminal()).cloned().collect();
     ended.sort_by_key(|tx| (tx.status.slot, tx.order));
+    let (awaits, was_used) = (awaits_acceptance(space, lane), stored.row.cursor.is_some());
     LaneRecord {
         ended,
         lane,
@@ -51,7 +52,7 @@ pub(super) fn load_lane(space: &Space, lane: LaneId) -> LaneRecord {
         bound: bound.collect(),
         attempts,
         highest_signed: space.attempts.range(attempts_of(lane)).next_back().map(|((_, slot, _), _)| *slot),
-        older: space.older.clone().or_else(|| awaits_acceptance(space, lane).then_some(Older::Accepted)),
+        older: Older::of_lane(space.older.clone(), awaits, was_used),
     }
 }
 

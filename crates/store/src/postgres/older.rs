@@ -58,15 +58,14 @@ pub(super) async fn is_born(db: &ClientWrapper, name: &str) -> Result<(), Fault>
 pub(super) async fn why(db: &ClientWrapper, namespace: i64) -> Result<Option<Older>, Fault> {
     let look = db.prepare_cached(WHY).await?;
     match db.query_opt(&look, &[&namespace]).await? {
-        Some(row) => read(row.try_get(0)?),
+        Some(row) => Ok(Older::unaccepted(read(row.try_get(0)?)?)),
         None => Ok(None),
     }
 }
 
 /// The answer to [`WHY_OF_LANE`].
-pub(super) fn of_lane(row: &Row) -> Result<Option<Older>, Fault> {
-    let awaits: bool = row.try_get(1)?;
-    Ok(read(row.try_get(0)?)?.or(awaits.then_some(Older::Accepted)))
+pub(super) fn of_lane(row: &Row, was_used: bool) -> Result<Option<Older>, Fault> {
+    Ok(Older::of_lane(read(row.try_get(0)?)?, row.try_get(1)?, was_used))
 }
 
 pub(super) fn read(why: Option<&str>) -> Result<Option<Older>, Fault> {
@@ -87,7 +86,9 @@ pub(super) async fn accept(
     let rows = CommandRows::of(&commands, &lanes)?;
     let insert = db.prepare_cached(CommandRows::INSERT).await?;
     db.batch_execute("BEGIN").await?;
-    if db.execute("DELETE FROM older WHERE namespace = $1", &[&namespace]).await? == 0 {
+    let accepted = serde_json::to_string(&Older::Accepted)?;
+    let change = "UPDATE older SET why = $2 WHERE namespace = $1 AND why::json ->> 'type' <> 'accepted'";
+    if db.execute(change, &[&namespace, &accepted]).await? == 0 {
         db.batch_execute("ROLLBACK").await?;
         return is_stored(db, namespace, &commands).await;
     }
@@ -128,7 +129,8 @@ pub(super) async fn take_for(db: &ClientWrapper) -> Result<(), Fault> {
     }
     let why = serde_json::to_string(&Older::Said)?;
     db.execute(
-        "INSERT INTO older (namespace, why) SELECT id, $1 FROM namespace ON CONFLICT (namespace) DO NOTHING",
+        "INSERT INTO older (namespace, why) SELECT id, $1 FROM namespace
+            ON CONFLICT (namespace) DO UPDATE SET why = excluded.why WHERE older.why::json ->> 'type' = 'accepted'",
         &[&why],
     )
     .await?;

@@ -28,7 +28,8 @@ pub(super) fn flag(db: &Connection, why: &Older) -> Result<(), Fault> {
 pub(super) fn take_for_older(scope: &mut Scope<'_>) -> Result<(), Fault> {
     let said = serde_json::to_string(&Older::Said)?;
     scope.db.execute(
-        "INSERT INTO older (namespace, why) SELECT id, ?1 FROM namespace WHERE true ON CONFLICT DO NOTHING",
+        "INSERT INTO older (namespace, why) SELECT id, ?1 FROM namespace WHERE true
+            ON CONFLICT DO UPDATE SET why = excluded.why WHERE json_extract(why, '$.type') = 'accepted'",
         [said],
     )?;
     scope.db.execute(
@@ -38,7 +39,7 @@ pub(super) fn take_for_older(scope: &mut Scope<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Why the file is an older copy, if it is.
+/// What is stored of why the file is an older copy, accepted or not.
 pub(super) fn older(db: &Connection, namespace: i64) -> Result<Option<Older>, Fault> {
     let why: Option<String> = db
         .prepare_cached("SELECT why FROM older WHERE namespace = ?1")?
@@ -89,8 +90,12 @@ fn in_transaction(
     file: &std::path::Path,
     commands: &[Command],
 ) -> Result<bool, Fault> {
-    let gone = scope.db.execute("DELETE FROM older WHERE namespace = ?1", [scope.namespace])?;
-    if gone == 0 {
+    let accepted = serde_json::to_string(&Older::Accepted)?;
+    let changed = scope.db.execute(
+        "UPDATE older SET why = ?2 WHERE namespace = ?1 AND json_extract(why, '$.type') <> 'accepted'",
+        params![scope.namespace, accepted],
+    )?;
+    if changed == 0 {
         return Ok(false);
     }
     let lying =

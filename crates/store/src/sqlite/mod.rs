@@ -342,7 +342,7 @@ impl Reads for Sqlite {
     }
 
     async fn older(&self) -> Result<Option<Older>, Error> {
-        let look = |look: &readers::Look<'_>| accept::older(look.db, look.namespace);
+        let look = |look: &readers::Look<'_>| accept::older(look.db, look.namespace).map(Older::unaccepted);
         self.inner.readers.read("see whether it is an older copy", look).await
     }
 

@@ -61,7 +61,7 @@ impl Source {
         let stored = why.and_then(|why| serde_json::from_str::<Older>(&why).ok());
         let older = match verdict {
             Verdict::Older(why) => Some(why.clone()),
-            Verdict::First | Verdict::Well => stored,
+            Verdict::First | Verdict::Well => Older::unaccepted(stored),
         };
         match older {
             Some(why) => Err(OpenError::Older { file: self.file.clone(), why: why.sentence() }),

@@ -70,7 +70,7 @@ pub(super) fn used(world: &mut World, did: &Payload) {
         to: did.to,
         value: did.value,
         data: did.data.clone(),
-        delegates_to: Vec::new(),
+        authorizations: Vec::new(),
         receipt: None,
     };
     world.chain.takers.insert(slot, taker);
@@ -181,7 +181,11 @@ fn an_acceptance_goes_by_a_count_of_the_head_that_is_not_below_what_the_person_w
     world.desk.store.older = None;
     world.command(CommandKind::AcceptStore { seen: Some(Slot(6)) });
     world.rest();
-    assert!(matches!(world.desk.lane.hold(), Some(Hold::StoreOlder { .. })), "the count is below");
+    assert_eq!(
+        world.desk.lane.hold(),
+        Some(Hold::TakenBack { first: Slot(5), last: Slot(5) }),
+        "the count is below"
+    );
     for _ in 0..3 {
         world.finalise();
     }

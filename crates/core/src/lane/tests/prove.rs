@@ -75,7 +75,7 @@ pub(super) fn like(payload: &Payload) -> Taker {
         to: payload.to,
         value: payload.value,
         data: payload.data.clone(),
-        delegates_to: Vec::new(),
+        authorizations: Vec::new(),
         receipt: None,
     }
 }

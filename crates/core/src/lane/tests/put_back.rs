@@ -1,6 +1,6 @@
 //! An accepted store: what it goes by, what it remembers, and what a person's word does.
 
-use super::super::test_world::payment;
+use super::super::test_world::{COMMANDS, payment};
 use super::older::{accept, older, put_back, used};
 use super::{World, settings, world};
 use crate::journal::Entry;
@@ -8,7 +8,9 @@ use crate::lane::compare::MOST_REMEMBERED;
 use crate::lane::{Hold, LaneEvent};
 use crate::ports::chain::Taker;
 use crate::ports::store::CommandKind;
-use crate::request::{After, AfterState, Authorization, OnDisplaced, OnFailure, Options, Payload};
+use crate::request::{
+    After, AfterState, Authorization, OnDisplaced, OnFailure, Options, Payload, SignedAuthorization,
+};
 use crate::settings::LaneSettings;
 use crate::transaction::{Reason, ReasonCode, Terms, TxState, Whose};
 use crate::{Account, ContentVersion, Slot, TxId};
@@ -435,8 +437,12 @@ fn a_persons_word_on_what_is_held_is_for_the_content_that_was_looked_at() {
         assert!(world.desk.store.tx(id).status.may_have_landed());
     }
     world.command(CommandKind::Pause);
-    world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)) });
-    world.rest();
+    for slot in [5, 6] {
+        let status = world.desk.store.tx(id).status.clone();
+        assert_eq!(status.forgotten_as, Some(Slot(slot)), "the newest content first, then the one before");
+        world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)) });
+        world.rest();
+    }
     assert!(!world.desk.store.tx(id).status.may_have_landed());
     world.command(replace(payment(7)));
     world.rest();
@@ -472,13 +478,23 @@ fn an_approval_does_not_go_over_to_another_content_that_was_forgotten() {
 #[test]
 fn a_delegation_is_carried_out_only_by_the_same_delegation() {
     let code = Account(alloy_primitives::Address::with_last_byte(0xc0));
-    for (delegates_to, carried_out) in [(Vec::new(), false), (vec![code], true)] {
+    let signed = |r: u8| {
+        let r = alloy_primitives::U256::from(r);
+        Some(SignedAuthorization { count: Slot(6), r, s: r, y_parity: true })
+    };
+    let by = |signed| vec![Authorization { chain: None, address: code, signed }];
+    for (authorizations, asked, carried_out) in [
+        (Vec::new(), None, false),
+        (by(signed(1)), None, true),
+        (by(signed(1)), signed(1), true),
+        (by(signed(1)), signed(2), false),
+    ] {
         let mut world = world(settings());
         put_back(&mut world, &payment(7));
         let taker = world.chain.takers.values_mut().next().unwrap();
-        *taker = Taker { delegates_to, ..taker.clone() };
+        *taker = Taker { authorizations, ..taker.clone() };
         let mut delegation = payment(7);
-        delegation.authorization_list.push(Authorization { chain: None, address: code, signed: None });
+        delegation.authorization_list = by(asked);
         let id = world.submit_as(delegation, Options::default());
         accept(&mut world);
         for _ in 0..3 {
@@ -489,24 +505,179 @@ fn a_delegation_is_carried_out_only_by_the_same_delegation() {
     }
 }
 
-/// The chain takes back what the person was shown before the lane has compared it.
+/// What the chain takes back before the lane has compared it may land again.
 #[test]
-fn an_acceptance_goes_on_when_what_was_shown_is_taken_back() {
+fn an_acceptance_waits_for_what_was_taken_back() {
+    for crashes in [false, true] {
+        let mut world = world(settings());
+        put_back(&mut world, &payment(7));
+        let id = world.submit_as(payment(7), Options::default());
+        accept(&mut world);
+        assert!(matches!(world.desk.lane.hold(), Some(Hold::Comparing { .. })));
+        world.chain.reorg(1, false, 2, world.desk.now);
+        if crashes {
+            world.desk.crash();
+        }
+        for _ in 0..5 {
+            world.finalise();
+        }
+        let hold = world.desk.lane.hold().unwrap();
+        assert_eq!(hold, Hold::TakenBack { first: Slot(5), last: Slot(5) });
+        assert!(hold.sentence().contains("landfall store older"), "{}", hold.sentence());
+        assert_eq!(world.slot_of(id), None, "it may land again");
+        used(&mut world, &payment(7));
+        for _ in 0..3 {
+            world.finalise();
+        }
+        assert_eq!(world.desk.lane.hold(), None);
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed, "by what landed again");
+        assert!(world.desk.store.attempts.is_empty());
+    }
+}
+
+/// One has landed, and two are handed in again that do the same; one of them had been cancelled or had expired since.
+#[test]
+fn where_more_do_the_same_than_landed_a_person_says_which() {
     let mut world = world(settings());
     put_back(&mut world, &payment(7));
-    let id = world.submit_as(payment(7), Options::default());
-    world.desk.store.older = None;
-    world.command(CommandKind::AcceptStore { seen: Some(Slot(7)) });
-    world.show(0, true);
-    world.rest();
-    assert!(world.desk.lane.hold().is_some());
-    world.chain.reorg(1, false, 2, world.desk.now);
-    world.chain.takers.clear();
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    let other = world.submit_as(payment(8), Options::default());
+    accept(&mut world);
     for _ in 0..3 {
-        world.desk.pass(60_000);
         world.finalise();
     }
-    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+    for id in both {
+        assert!(world.desk.store.tx(id).status.may_have_landed() && world.slot_of(id).is_none());
+    }
+    world.command(CommandKind::Reject { tx: both[0], version: None });
+    world.command(CommandKind::Approve { tx: both[1], version: None });
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(both.map(|id| world.desk.store.state(id)), [TxState::Failed, TxState::Confirmed]);
+}
+
+/// As many landed as do the same.
+#[test]
+fn where_as_many_landed_as_do_the_same_all_have_ended() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(7));
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(both.map(|id| world.desk.store.state(id)), [TxState::Confirmed; 2]);
+    assert!(world.desk.store.attempts.is_empty());
+}
+
+#[test]
+fn one_that_may_not_have_been_wanted_in_the_end_is_not_called_landed() {
+    let replaced =
+        |id| CommandKind::Replace { tx: id, payload: Box::new(payment(9)), terms: Terms::default() };
+    let cases: [(&str, fn(&World) -> Options, Option<fn(TxId) -> CommandKind>); 3] = [
+        ("cancelled", |_| Options::default(), Some(|tx| CommandKind::Cancel { tx })),
+        (
+            "expired",
+            |world| Options { deadline: Some(crate::Millis(world.desk.now.0)), ..Options::default() },
+            None,
+        ),
+        (
+            "all cancelled",
+            |_| Options::default(),
+            Some(|_| CommandKind::CancelAll { up_to: crate::QueueOrder(i64::MAX) }),
+        ),
+    ];
+    for (what, options, command) in cases {
+        let mut world = world(settings());
+        put_back(&mut world, &payment(7));
+        let unwanted = world.submit_as(payment(7), options(&world));
+        if let Some(command) = command {
+            world.command(command(unwanted));
+        }
+        accept(&mut world);
+        for _ in 0..5 {
+            world.finalise();
+        }
+        let status = world.desk.store.tx(unwanted).status.clone();
+        assert!(status.won.is_none(), "{what}: {status:?}");
+        let real = world.submit_as(payment(7), Options::default());
+        world.rest();
+        assert!(world.desk.store.tx(real).status.may_have_landed(), "{what}");
+    }
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let unwanted = world.submit_as(payment(7), Options::default());
+    world.desk.store.command(replaced(unwanted), world.desk.now);
+    accept(&mut world);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert!(world.desk.store.tx(unwanted).status.may_have_landed(), "its content is another one now");
+}
+
+/// Commands that were given while the store was older come before anything is signed.
+#[test]
+fn a_cancel_and_a_pause_that_were_given_on_an_older_copy_come_before_any_signature() {
+    for cancels in [1, COMMANDS + 10] {
+        let mut world = world(settings());
+        world.desk.store.older = Some(older());
+        world.desk.crash();
+        let ids: Vec<TxId> = (0..cancels).map(|_| world.submit()).collect();
+        for tx in &ids {
+            world.desk.store.command(CommandKind::Cancel { tx: *tx }, world.desk.now);
+        }
+        world.command(CommandKind::Pause);
+        let waits = world.submit();
+        accept(&mut world);
+        for _ in 0..10 {
+            world.wait(20);
+            world.finalise();
+        }
+        assert!(world.desk.store.attempts.is_empty(), "{} of {cancels}", world.desk.store.attempts.len());
+        assert!(ids.iter().all(|id| world.desk.store.state(*id) == TxState::Cancelled));
+        assert_eq!(world.slot_of(waits), None, "it is paused");
+    }
+}
+
+/// A replace that comes for one with bytes, and whose content a forgotten slot did.
+#[test]
+fn a_content_that_may_have_landed_does_not_take_the_place_of_bytes() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
     world.finalise();
-    assert_eq!(world.desk.store.state(id), TxState::Confirmed, "nothing else has carried it out");
+    let out = world.broadcast();
+    let signed = world.desk.store.attempts.len();
+    let payload = Box::new(payment(7));
+    world.command(CommandKind::Replace { tx: out, payload, terms: Terms::default() });
+    world.rest();
+    assert_eq!(world.desk.store.attempts.len(), signed);
+    let dropped = |new: &&crate::journal::NewEntry| match &new.entry {
+        Entry::ReplaceDropped { reason, .. } => reason.text.contains("nonce 5"),
+        _ => false,
+    };
+    assert_eq!(world.desk.store.journal.iter().filter(dropped).count(), 1);
+}
+
+/// Whoever rejects one whose content is another one by now has not said what landed.
+#[test]
+fn a_replaced_one_that_is_rejected_accounts_for_no_nonce() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let id = world.submit_as(payment(7), Options::default());
+    world.rest();
+    let payload = Box::new(payment(9));
+    world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
+    world.rest();
+    assert!(world.desk.store.tx(id).status.may_have_landed(), "its first content may have landed");
+    world.command(CommandKind::Reject { tx: id, version: None });
+    world.rest();
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert!(world.desk.store.tx(late).status.may_have_landed());
 }

@@ -321,7 +321,7 @@ fn a_stranger_that_does_what_an_older_content_does_is_no_stranger() {
         to: first.to,
         value: first.value,
         data: first.data,
-        delegates_to: Vec::new(),
+        authorizations: Vec::new(),
         receipt: None,
     };
     world.turn(vec![crate::lane::LaneEvent::Foreign { slot, block, taker: Some(taker) }]);

@@ -24,7 +24,7 @@ fn like(payload: &Payload) -> Taker {
         to: payload.to,
         value: payload.value,
         data: payload.data.clone(),
-        delegates_to: Vec::new(),
+        authorizations: Vec::new(),
         receipt: None,
     }
 }
@@ -196,7 +196,7 @@ fn what_does_the_same_as_a_transaction_that_waits_is_never_adopted_and_a_resume_
         world.show(0, true);
         let options = Options::default();
         let same = world.submit_as(payment_with_gas(1), options.clone());
-        let again = world.submit_as(payment_with_gas(1), options.clone());
+        let other = world.submit_as(payment_with_gas(2), options.clone());
         world.carry(Kind::Load, Fault::None);
         let taker = like(&payment_with_gas(1));
         world.found(5, &taker);
@@ -213,7 +213,7 @@ fn what_does_the_same_as_a_transaction_that_waits_is_never_adopted_and_a_resume_
         let status = &world.desk.store.tx(same).status;
         assert_eq!((status.state, status.hash), (TxState::Confirmed, Some(taker.hash)));
         assert_eq!(world.told(same, |entry| matches!(entry, Entry::CarriedOut { slot: Slot(5), .. })), 1);
-        assert_eq!(world.slot_of(again), Some(6), "it was carried out once");
+        assert_eq!(world.slot_of(other), Some(6), "it is another payment");
     }
 }
 

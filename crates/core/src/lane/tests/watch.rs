@@ -154,6 +154,7 @@ fn the_first_count_ever_seen_is_where_the_lane_begins() {
     let view = Arc::new(world.chain.view(0));
     world.turn(vec![LaneEvent::Chain { view, receipts: Vec::new() }]);
     assert_eq!(world.desk.lane.row.cursor.map(|cursor| cursor.0), Some(5));
+    world.rest();
     assert_eq!(world.desk.lane.hold(), None);
 }
 

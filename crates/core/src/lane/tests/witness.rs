@@ -62,7 +62,7 @@ fn a_new_lane_begins_with_a_count_that_two_endpoints_give() {
     assert_eq!((world.desk.lane.row.cursor, world.desk.store.state(id)), (None, TxState::Accepted));
     world.chain.agreed = true;
     world.two_show(0);
-    assert_eq!((world.desk.lane.row.cursor, world.desk.lane.hold()), (Some(Slot(5)), None));
+    assert_eq!((world.desk.lane.row.cursor, world.desk.lane.hold()), (Some(Slot(5)), Some(Hold::Reading)));
 }
 
 #[test]

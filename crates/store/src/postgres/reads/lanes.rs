@@ -92,16 +92,18 @@ pub(in crate::postgres) async fn load(
     ended.sort_by_key(|tx| (tx.status.slot, tx.order));
     let mut attempts = attempts.iter().map(rows::attempt).collect::<Result<Vec<_>, _>>()?;
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
+    let row = rows::lane_row(head.try_get(2)?)?;
+    let older = older::of_lane(&older, row.cursor.is_some())?;
     Ok(LaneRecord {
         lane,
         token: Token(number(head.try_get(0)?)),
         version: LaneVersion(number(head.try_get(1)?)),
-        row: rows::lane_row(head.try_get(2)?)?,
+        row,
         bound,
         ended,
         attempts,
         highest_signed: highest.try_get::<_, Option<i64>>(0)?.map(|slot| Slot(number(slot))),
-        older: older::of_lane(&older)?,
+        older,
     })
 }
 

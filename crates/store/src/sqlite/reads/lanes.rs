@@ -41,10 +41,7 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
             older,
         });
     };
-    let older = match older {
-        Some(older) => Some(older),
-        None => accept::awaits(look.db, key.lane)?.then_some(Older::Accepted),
-    };
+    let awaits = accept::awaits(look.db, key.lane)?;
     let (token, version, details, closed): (i64, i64, String, i64) = look
         .db
         .prepare_cached("SELECT token, version, details, closed FROM lane WHERE id = ?1")?
@@ -72,11 +69,13 @@ pub(in crate::sqlite) fn load(look: &Look<'_>, lane: LaneId) -> Result<LaneRecor
     attempts.append(&mut all(look.db, &apart, [key.lane], rows::attempt)?);
     attempts.sort_by_key(|attempt| (attempt.slot, attempt.ordinal));
     let highest: Option<i64> = look.db.prepare_cached(HIGHEST)?.query_row([key.lane], |row| row.get(0))?;
+    let row = rows::lane_row(&details)?;
+    let older = Older::of_lane(older, awaits, row.cursor.is_some());
     Ok(LaneRecord {
         lane,
         token: Token(number(token)),
         version: LaneVersion(number(version)),
-        row: rows::lane_row(&details)?,
+        row,
         bound,
         ended,
         attempts,
