@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::backup::until_marked_beyond;
 use super::rpc::{Rpc, number};
 use super::support::{Api, Chain, Server, Settings, program, run, signer, text, until};
 
@@ -49,7 +50,6 @@ async fn command(server: &Server, args: &[&str]) -> crate::support::Output {
 async fn put_back(chain: &Chain, known: u64, all: u64) -> Server {
     let mut server = Server::start(&chain.url(), Settings::default()).await;
     let api = server.api.clone();
-    let mark = server.folder().join("landfall.db.mark");
     for nonce in 0..all {
         if nonce == known {
             let made = command(&server, &["backup", "copy.db"]).await;
@@ -58,12 +58,9 @@ async fn put_back(chain: &Chain, known: u64, all: u64) -> Server {
         let hash = pay(&api, nonce).await;
         Rpc(&api).until_receipt(&hash).await;
     }
-    // A copy of less than a second before the end is not noticed: the mark has to be written once more.
-    let marked = fs::read(&mark).unwrap();
     let last = api.submit(&crate::support::transfer()).await;
     api.until_state(&last, "confirmed").await;
-    until("the mark was written", async || fs::read(&mark).is_ok_and(|mark| mark != marked).then_some(()))
-        .await;
+    until_marked_beyond(&server, "copy.db").await;
     server.kill().await;
     for gone in ["landfall.db-wal", "landfall.db-shm"] {
         drop(fs::remove_file(server.folder().join(gone)));
@@ -91,6 +88,7 @@ async fn a_call_that_is_made_again_before_an_older_copy_is_accepted_hears_what_l
     for nonce in 1..3 {
         let refused = Rpc(&api).error("eth_sendTransaction", payment(nonce)).await;
         assert_eq!(refused["data"]["code"], "outcome_unknown", "{refused}");
+        assert!(text(&refused, "message").contains("repeat the same call with the same nonce"), "{refused}");
     }
     accept(&server, &chain).await;
     for nonce in 0..3 {
@@ -100,6 +98,26 @@ async fn a_call_that_is_made_again_before_an_older_copy_is_accepted_hears_what_l
     }
     let next = pay(&api, 3).await;
     Rpc(&api).until_receipt(&next).await;
+    assert_eq!(paid(&chain, 0..4).await, once(0..4));
+}
+
+/// One that never landed is not lost either: its caller need not ask again for it to land.
+#[tokio::test]
+async fn a_call_that_is_made_first_on_an_older_copy_lands_once_when_that_is_accepted() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let server = put_back(&chain, 1, 3).await;
+    let api = server.api.clone();
+    let refused = Rpc(&api).error("eth_sendTransaction", payment(3)).await;
+    assert_eq!(refused["data"]["code"], "outcome_unknown", "{refused}");
+    assert_eq!(paid(&chain, 3..4).await, BTreeMap::from([(3, 0)]));
+    accept(&server, &chain).await;
+    let id = text(&refused["data"], "txId");
+    let done = api.until_state(&id, "confirmed").await;
+    assert_eq!(paid(&chain, 0..4).await, once(0..4));
+    for _ in 0..2 {
+        assert_eq!(pay(&api, 3).await, text(&done, "hash"), "a retry hears its hash");
+    }
+    chain.mine(5).await;
     assert_eq!(paid(&chain, 0..4).await, once(0..4));
 }
 

@@ -101,6 +101,24 @@ async fn after_a_restart_a_lane_holds_for_nonces_that_it_does_not_know_names_the
     assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (1, 1)]));
 }
 
+/// As after a restart, but the process remembers that nobody else had the lane: nothing of ours can be among the nonces.
+#[tokio::test]
+async fn a_lane_whose_key_another_program_used_while_it_was_at_rest_goes_on_by_itself() {
+    let chain = Chain::that_settles_every(Duration::from_millis(100)).await;
+    let server = Server::start(&chain.url(), Settings::default()).await;
+    let api = server.api.clone();
+    confirmed(&api, 0).await;
+    until("the lane was given back", async || {
+        (api.get("/health/ready").await.expect(200)["lanesRunning"] == 0).then_some(())
+    })
+    .await;
+    use_the_key(&chain).await;
+    until("the stranger's is in a block", async || (chain.count(&signer(0)).await == 2).then_some(())).await;
+    assert_eq!(confirmed(&api, 1).await["nonce"], 2);
+    assert!(server.log().contains("another program used the key"), "{}", server.log());
+    assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (1, 1)]));
+}
+
 #[tokio::test]
 async fn a_resume_fails_as_long_as_the_lane_is_on_hold_and_says_what_for() {
     let chain = Chain::that_settles_at_once().await;

@@ -228,9 +228,15 @@ async fn a_transaction_whose_slot_went_to_one_that_does_the_same_asks_for_a_pers
     assert!(refused.contains(&taker), "{refused}");
     let bad = json!({ "taken": "ours", "hash": "0x7" });
     api.post(&settle, &bad).await.expect_problem(400, "bad_value");
-    let mut settle = program(server.folder());
-    settle.args(["tx", "settle", &id, "--ours", "--hash", &taker, "--url", api.url()]);
-    let settled = run(settle).await;
+    let settle = async |hash: &str| {
+        let mut settle = program(server.folder());
+        settle.args(["tx", "settle", &id, "--ours", "--hash", hash, "--url", api.url()]);
+        run(settle).await
+    };
+    let refused = settle(&format!("0x{}", "7".repeat(64))).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.said.contains(&taker), "{}", refused.said);
+    let settled = settle(&taker).await;
     assert!(settled.ok(), "{settled:?}");
     let done = api.until_state(&id, "confirmed").await;
     assert_eq!((text(&done, "hash"), &done["wonVersion"]), (taker.clone(), &json!(1)), "{done:#}");
