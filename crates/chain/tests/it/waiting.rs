@@ -86,3 +86,18 @@ async fn one_that_does_not_tell_says_so_for_itself_alone() {
     assert!(why[1].contains("no answer within") || why[1].contains("timed out"), "{why:?}");
     assert!(why[2].contains("queued is missing"), "{why:?}");
 }
+
+/// What such a node has under the account is another account's, and its silence says nothing of ours.
+#[tokio::test]
+async fn one_of_another_chain_tells_nothing_of_this_one() {
+    let (good, foreign) = (Stub::start().await, Stub::start().await);
+    foreign.on("eth_chainId", |_| Say::Result(json!("0x1")));
+    for stub in [&good, &foreign] {
+        counts(stub, 3, 3);
+        lists(stub, json!({ "pending": {}, "queued": {} }));
+    }
+    let said = found(&[good.url(), foreign.url()]).await;
+    assert_eq!(said[0], Ok(Pooled { latest: Slot(3), pending: Slot(3), listed: slots(&[]) }));
+    let why = said[1].as_ref().unwrap_err();
+    assert!(why.contains("chain 1"), "{why}");
+}

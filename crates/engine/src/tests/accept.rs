@@ -1,35 +1,97 @@
 //! An older store is accepted only when no endpoint's pool holds what it does not know.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use landfall_core::Slot;
+use alloy_primitives::{B256, Bytes, U256};
+use landfall_core::attempt::{Attempt, SendHints};
+use landfall_core::fees::Fees;
 use landfall_core::ports::chain::{PoolLook, Pooled};
+use landfall_core::ports::store::{
+    Acquired, Admission, CommandKind, LaneCommit, LaneRow, Leases as _, Log as _, Reads as _, TxUpdate, Write,
+};
+use landfall_core::request::{AtOnce, CallId};
 use landfall_core::settings::LaneSettings;
+use landfall_core::transaction::{Status, TxState};
+use landfall_core::{CallerNonce, ContentVersion, Gas, Millis, Price, SessionId, Slot, TxHash, Wei};
 
-use super::{Down, Handled, LANE, TokioClock, parts, submit};
-use crate::{AcceptError, ChainParts, Engine, Parts};
+use super::{Counting, Down, Handled, LANE, TokioClock, parts, submission, submit};
+use crate::{AcceptError, ChainParts, Engine, Parts, Submission, Told};
 
 /// An engine on a store that was put back, whose chain has endpoints with these pools.
 async fn put_back(pools: Vec<PoolLook>) -> Engine {
+    put_back_on(&Handled::new(TokioClock::new()), pools).await
+}
+
+/// As [`put_back`], with a store that had this before it was copied.
+async fn put_back_on(store: &Handled, pools: Vec<PoolLook>) -> Engine {
     let clock = TokioClock::new();
-    let store = Handled::new(TokioClock::new());
     let backup = store.memory.snapshot();
-    let engine = Engine::start(parts(&store, clock.clone())).await.unwrap();
+    let engine = Engine::start(parts(store, clock.clone())).await.unwrap();
     submit(&engine.handle()).await;
     engine.stop().await;
     store.memory.restore_marked(&backup);
-    let mut parts = Parts { node: "two".to_owned(), ..parts(&store, clock) };
+    let mut parts = Parts { node: "two".to_owned(), ..parts(store, clock) };
     let chain = ChainParts { chain: Arc::new(Down { pools }), settings: LaneSettings::default() };
     parts.chains.insert(LANE.chain, chain);
     Engine::start(parts).await.unwrap()
 }
 
-fn holds(endpoint: &str, listed: &[u64]) -> PoolLook {
+/// A store with one transaction, whose bytes have nonce 0.
+async fn with_bytes_at_0() -> Handled {
+    let store = Handled::new(TokioClock::new());
+    // Not the numbers of those that come after it.
+    let random = Arc::new(Counting(AtomicU64::new(1_000)));
+    let engine = Engine::start(Parts { random, ..parts(&store, TokioClock::new()) }).await.unwrap();
+    let tx = submit(&engine.handle()).await;
+    engine.stop().await;
+    let session = SessionId::new(Millis(1), 7);
+    store.memory.open_session(session, "before", Duration::from_secs(10)).await.unwrap();
+    let Acquired::Yes { token } = store.memory.acquire(LANE, session).await.unwrap() else {
+        panic!("somebody has the lane")
+    };
+    let status = Status { state: TxState::Signed, slot: Some(Slot(0)), ..Status::accepted(Millis(2)) };
+    let attempt = Attempt {
+        slot: Slot(0),
+        ordinal: 0,
+        tx: Some(tx),
+        version: ContentVersion::FIRST,
+        no_op: false,
+        hash: TxHash(B256::repeat_byte(1)),
+        raw: Bytes::from_static(&[2, 255]),
+        gas: Gas(21_000),
+        fees: Fees::Dynamic { max_fee: Price::gwei(30), tip: Price::gwei(1) },
+        value: Wei(U256::from(1)),
+        created_at: Millis(2),
+        hints: SendHints::default(),
+    };
+    let commit = LaneCommit {
+        lane: LANE,
+        token,
+        version: store.memory.load_lane(LANE).await.unwrap().version,
+        row: LaneRow { cursor: Some(Slot(1)), ..LaneRow::default() },
+        txs: vec![TxUpdate { id: tx, status: Box::new(status) }],
+        attempts: vec![attempt],
+        hints: Vec::new(),
+        closed: Vec::new(),
+        journal: Vec::new(),
+        commands_done: Vec::new(),
+    };
+    store.memory.write(vec![Write::Lane(Box::new(commit))]).await.remove(0).unwrap();
+    store.memory.close_session(session).await.unwrap();
+    store
+}
+
+fn look(endpoint: &str, latest: u64, pending: u64, listed: &[u64]) -> PoolLook {
     let listed = listed.iter().copied().map(Slot).collect();
-    PoolLook {
-        endpoint: endpoint.to_owned(),
-        found: Ok(Pooled { latest: Slot(0), pending: Slot(0), listed }),
-    }
+    let found = Ok(Pooled { latest: Slot(latest), pending: Slot(pending), listed });
+    PoolLook { endpoint: endpoint.to_owned(), found }
+}
+
+fn holds(endpoint: &str, listed: &[u64]) -> PoolLook {
+    look(endpoint, 0, 0, listed)
 }
 
 fn silent(endpoint: &str) -> PoolLook {
@@ -102,4 +164,57 @@ async fn a_lane_that_only_another_node_has_a_signer_for_is_looked_at_too() {
     let unknown = refused(without_chain).await;
     assert!(matches!(&unknown, AcceptError::PoolUnknown { lane: LANE, .. }), "{unknown}");
     assert!(unknown.to_string().contains("no endpoint of that chain"), "{unknown}");
+}
+
+/// The nonces that refuse a store.
+fn in_pool(refused: &AcceptError) -> BTreeSet<u64> {
+    match refused {
+        AcceptError::InPool { slots, .. } => slots.iter().map(|slot| slot.0).collect(),
+        other => panic!("not for a pool: {other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nonce_that_only_the_count_of_what_is_pending_tells_of_refuses_the_store() {
+    let refused = refused(vec![look("one", 3, 4, &[])]).await;
+    assert_eq!(in_pool(&refused), BTreeSet::from([3]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nonce_that_the_store_has_bytes_of_does_not_refuse_it_and_one_beside_it_does() {
+    let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 1, &[0])]).await;
+    assert_eq!(engine.handle().accept_store(false).await.unwrap().len(), 1);
+    engine.stop().await;
+    let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 2, &[0, 1])]).await;
+    let refused = engine.handle().accept_store(false).await.unwrap_err();
+    assert_eq!(in_pool(&refused), BTreeSet::from([1]));
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_word_that_accepts_a_store_tells_the_highest_count_that_an_endpoint_showed() {
+    for counts in [[3, 6], [6, 3]] {
+        let looks = counts.map(|count| look("one", count, count, &[]));
+        let engine = put_back(looks.to_vec()).await;
+        let handle = engine.handle();
+        let ids = handle.accept_store(false).await.unwrap();
+        let stored = handle.store().command(ids[&LANE]).await.unwrap().unwrap();
+        assert_eq!(stored.kind, CommandKind::AcceptStore { seen: Some(Slot(6)) }, "{counts:?}");
+        engine.stop().await;
+    }
+}
+
+/// It may have landed, and is compared when the store is accepted. One that ends before that would be lost.
+#[tokio::test(start_paused = true)]
+async fn a_call_with_a_nonce_on_a_store_that_went_back_is_stored_and_not_withdrawn() {
+    let engine = put_back(Vec::new()).await;
+    let handle = engine.handle();
+    let call = CallId { api_key: None, nonce: CallerNonce(3) };
+    let call = Submission { at_once: Some(AtOnce { call: Some(call) }), ..submission() };
+    let Admission::New(tx) = handle.admit_at_once(call).await.unwrap().0 else { panic!("not new") };
+    let told = handle.hash_of(&tx, None, Duration::from_secs(1), std::future::pending()).await;
+    assert!(matches!(told, Told::Waiting { .. }), "{told:?}");
+    let open = handle.store().open_commands(LANE, &BTreeSet::new(), 10).await.unwrap();
+    assert!(open.is_empty(), "{open:?}");
+    engine.stop().await;
 }
