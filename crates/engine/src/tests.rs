@@ -5,6 +5,7 @@ mod accept;
 mod clock;
 mod commands;
 mod sessions;
+mod up;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,0 +1,198 @@
+//! What an engine does on a chain that answers: it shows a block every second, and nothing is in them.
+
+use alloy_primitives::B256;
+use landfall_core::lane::Hold;
+use landfall_core::request::Finality;
+use landfall_core::{ApiKeyId, Price};
+
+use super::*;
+
+/// A chain without a `safe` or `finalized` block. It can be down first.
+struct Up {
+    begun: Instant,
+    is_up: AtomicBool,
+}
+
+impl Up {
+    fn new(is_up: bool) -> Arc<Self> {
+        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(is_up) })
+    }
+
+    fn answer<T>(&self, answer: T) -> Result<T, ChainError> {
+        if self.is_up.load(Ordering::SeqCst) { Ok(answer) } else { down("answer") }
+    }
+
+    fn numbered(number: u64) -> Block {
+        let hash = |number: u64| B256::from(U256::from(number));
+        Block {
+            at: BlockRef { number, hash: hash(number + 1) },
+            parent: hash(number),
+            timestamp: Millis(2_000_000_000_000 + number * 1_000),
+            gas_limit: Gas(30_000_000),
+            base_fee: Some(Price::gwei(1)),
+        }
+    }
+}
+
+#[async_trait]
+impl Chain for Up {
+    fn id(&self) -> ChainId {
+        LANE.chain
+    }
+
+    fn codec(&self) -> &dyn Codec {
+        panic!("nothing is signed here")
+    }
+
+    async fn block(&self, at: BlockAt) -> Result<Option<Block>, ChainError> {
+        let head = self.begun.elapsed().as_secs();
+        let number = match at {
+            BlockAt::Latest => Some(head),
+            BlockAt::Number(number) => Some(number),
+            BlockAt::Hash(hash) => U256::from_be_bytes(hash.0).to::<u64>().checked_sub(1),
+            BlockAt::Safe | BlockAt::Finalized => None,
+        };
+        self.answer(number.filter(|number| *number <= head).map(Self::numbered))
+    }
+
+    async fn leads_to(&self, _: &BlockRef, _: &BlockRef) -> Result<bool, ChainError> {
+        self.answer(true)
+    }
+
+    async fn head_hint(&self) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    async fn block_receipts(&self, _: &BlockRef) -> Result<Vec<Receipt>, ChainError> {
+        self.answer(Vec::new())
+    }
+
+    async fn receipts(&self, _: &[TxHash]) -> Result<Vec<Receipt>, ChainError> {
+        self.answer(Vec::new())
+    }
+
+    async fn counts(&self, accounts: &[Account], _: &BlockRef) -> Result<Vec<Slot>, ChainError> {
+        self.answer(vec![Slot(0); accounts.len()])
+    }
+
+    async fn balances(&self, accounts: &[Account], _: &BlockRef) -> Result<Vec<Wei>, ChainError> {
+        self.answer(vec![Wei(U256::from(u128::MAX)); accounts.len()])
+    }
+
+    async fn delegated(&self, accounts: &[Account], _: &BlockRef) -> Result<Vec<bool>, ChainError> {
+        self.answer(vec![false; accounts.len()])
+    }
+
+    async fn pooled(&self, hashes: &[TxHash]) -> Result<Vec<bool>, ChainError> {
+        self.answer(vec![false; hashes.len()])
+    }
+
+    async fn taker(&self, _: &BlockRef, _: Account, _: Slot) -> Result<Option<Taker>, ChainError> {
+        self.answer(None)
+    }
+
+    async fn fees(&self, head: &Block) -> Result<FeeQuote, ChainError> {
+        let tip = Price::gwei(1);
+        self.answer(FeeQuote { base_fee: head.base_fee, slow: tip, normal: tip, fast: tip, data_fee: None })
+    }
+
+    async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>> {
+        calls.iter().map(|_| Ok(Gas(21_000))).collect()
+    }
+
+    async fn send(&self, _: &[Sealed]) -> Vec<SendReport> {
+        panic!("nothing is sent here")
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        Vec::new()
+    }
+}
+
+async fn engine_of(chain: &Arc<Up>, settings: LaneSettings) -> Engine {
+    let store = Handled::new(TokioClock::new());
+    let mut parts = parts(&store, TokioClock::new());
+    parts.chains.insert(LANE.chain, ChainParts { chain: chain.clone(), settings });
+    Engine::start(parts).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_from_before_there_were_keys_is_known_to_one_with_a_key_while_its_lane_gives_no_nonce() {
+    let chain = Up::new(false);
+    let engine = engine_of(&chain, LaneSettings::default()).await;
+    let handle = engine.handle();
+    let call = |key: Option<&str>, nonce: u64| {
+        let call = CallId { api_key: key.map(|key| ApiKeyId(key.to_owned())), nonce: CallerNonce(nonce) };
+        Submission { at_once: Some(AtOnce { call: Some(call) }), ..submission() }
+    };
+    let Admission::New(first) = handle.admit_at_once(call(None, 3)).await.unwrap().0 else {
+        panic!("not new")
+    };
+    handle.command(LANE, CommandKind::Pause).await.unwrap();
+    until("the pause is stored", async || handle.store().lane(LANE).await.unwrap().unwrap().row.paused).await;
+    chain.is_up.store(true, Ordering::SeqCst);
+    until("the lane holds for it", async || handle.hold(LANE).await == Some(Hold::Paused)).await;
+    let refused = handle.admit_at_once(call(Some("a"), 4)).await;
+    assert!(matches!(refused, Err(crate::SubmitError::NoSlot { .. })), "{:?}", refused.map(|(told, _)| told));
+    let told = handle.admit_at_once(call(Some("a"), 3)).await.unwrap().0;
+    assert!(matches!(&told, Admission::Replay(again) if again.id == first.id), "{told:?}");
+    engine.stop().await;
+}
+
+/// The warnings that were logged.
+#[derive(Clone, Default)]
+struct Warned(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl tracing::field::Visit for Text {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
+
+impl tracing::Subscriber for Warned {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_whose_finality_no_endpoint_knows_is_warned_of_once() {
+    let warned = Warned::default();
+    let _heard = tracing::subscriber::set_default(warned.clone());
+    for (finality, wanted) in [(Finality::Finalized, 1), (Finality::Safe, 1), (Finality::Blocks(20), 0)] {
+        let chain = Up::new(true);
+        let engine = engine_of(&chain, LaneSettings { finality, ..LaneSettings::default() }).await;
+        let handle = engine.handle();
+        until("many blocks were seen", async || {
+            handle.view(LANE.chain).is_some_and(|view| view.head.at.number >= 60)
+        })
+        .await;
+        engine.stop().await;
+        let said = std::mem::take(&mut *warned.0.lock().unwrap());
+        let about: Vec<&String> = said.iter().filter(|text| text.contains("no endpoint knows")).collect();
+        assert_eq!(about.len(), wanted, "{finality:?}: {said:?}");
+        if let Some(tag) = finality.tag() {
+            assert!(about[0].contains(&format!("no endpoint knows a {tag} block")), "{said:?}");
+        }
+    }
+}
