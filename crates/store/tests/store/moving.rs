@@ -1,8 +1,10 @@
 //! A store is moved from a file to a database: whole, once, and through a kill at any step.
 
+use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use landfall_core::ports::store::{Admission, Forget, Leases, Reads, Store, Write};
+use landfall_core::ports::store::{Admission, Forget, Leases, Older, Reads, Store, Write};
 use landfall_core::transaction::TxState;
 use landfall_core::{JournalSeq, Millis, Namespace, QueueOrder, Slot, Token};
 use landfall_store::moving::{self, Error, Outcome, Step};
@@ -13,6 +15,7 @@ use tokio::runtime::Runtime;
 
 use crate::cases::{everything, fill};
 use crate::fixtures::*;
+use crate::postgres::PATIENCE;
 use crate::world::Database;
 
 const SPACES: [&str; 2] = ["default", "other"];
@@ -234,6 +237,41 @@ fn a_store_is_moved_to_nothing_that_is_in_use() {
         &mut |_| {},
     ));
     assert!(matches!(moved, Err(Error::Elsewhere { .. })), "{moved:?}");
+}
+
+/// Nobody has served it before it is copied: that it is in its place was stored by the move itself.
+#[test]
+fn a_database_that_was_copied_right_after_the_move_is_older_when_it_is_put_back() {
+    let mut moving = Moving::new();
+    let root = moving.database.url.clone();
+    let name = format!("moved_{:x}", RandomState::new().hash_one(0));
+    let (server, _) = root.rsplit_once('/').unwrap();
+    (moving.database.url, moving.database.options) =
+        (format!("{server}/{name}"), postgres::Options::default());
+    let ask = |sql: &str| {
+        moving.runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&root, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            let asked = async {
+                while client.batch_execute(sql).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("never done: {sql}"));
+        });
+    };
+    ask(&format!("CREATE DATABASE {name}"));
+    moving.migrate(None).unwrap().unwrap();
+    ask(&format!("CREATE DATABASE {name}_backup TEMPLATE {name}"));
+    drop(moving.served().unwrap());
+    ask(&format!("DROP DATABASE {name} WITH (FORCE)"));
+    ask(&format!("CREATE DATABASE {name} TEMPLATE {name}_backup"));
+    let served = moving.served().unwrap();
+    assert_eq!(moving.runtime.block_on(served.older()).unwrap(), Some(Older::Elsewhere));
+    drop(served);
+    for gone in [format!("{name}_backup"), name.clone()] {
+        ask(&format!("DROP DATABASE {gone} WITH (FORCE)"));
+    }
 }
 
 #[test]

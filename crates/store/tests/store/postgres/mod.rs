@@ -20,7 +20,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::world::Database;
 
 /// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection of the test's own, in the schema under test.
 pub(crate) async fn raw(database: &Database) -> Client {

@@ -149,3 +149,18 @@ async fn a_backup_replaces_nothing_that_it_was_not_told_to() {
         assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_backup_does_not_replace_what_lies_beside_a_store_by_a_link() {
+    let folder = TempDir::new().unwrap();
+    let (file, elsewhere) = (folder.path().join("a.db"), folder.path().join("elsewhere"));
+    admit_new(&open(&file).unwrap(), request(lane(1), 1)).await;
+    let mark = folder.path().join("a.db.mark");
+    fs::rename(&mark, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &mark).unwrap();
+    let before = fs::read(&elsewhere).unwrap();
+    let refused = backup(file.to_str().unwrap(), &elsewhere, true).unwrap_err();
+    assert!(matches!(refused, BackupError::Beside { .. }), "{refused}");
+    assert_eq!(fs::read(&elsewhere).unwrap(), before);
+}
