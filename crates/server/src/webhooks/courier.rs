@@ -24,6 +24,9 @@ use super::time::OwnTime;
 use crate::event;
 use crate::span::about;
 
+#[cfg(test)]
+mod tests;
+
 /// Journal entries read at once, and events that may be in memory before the next page is read.
 const PAGE: u32 = 500;
 const AHEAD: usize = 200;
