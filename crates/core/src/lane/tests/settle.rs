@@ -10,7 +10,7 @@ use crate::request::OnDisplaced;
 use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState, Whose};
 use crate::view::Receipt;
-use crate::{Gas, Price, Slot, TxHash, TxId};
+use crate::{Gas, Price, Slot, TxHash, TxId, Wei};
 
 /// Slot 5 went to a transaction that does the same, for good.
 fn taken_alike(wish: OnDisplaced) -> (World, TxId, Taker) {
@@ -100,6 +100,22 @@ fn one_that_was_ours_and_reverted_has_reverted() {
         world.settle_as(id, Whose::Ours, taker.hash);
         let status = &world.desk.store.tx(id).status;
         assert_eq!((status.state, status.receipt.as_ref()), (state, Some(&receipt)));
+    }
+}
+
+#[test]
+fn what_one_that_was_ours_has_cost_counts_in_the_days_budget_and_what_was_foreign_does_not() {
+    for (whose, cost) in [(Whose::Ours, Price::gwei(1).cost(Gas(21_000))), (Whose::Foreign, Wei::default())] {
+        let (mut world, id) = taken(wishing(OnDisplaced::Fail));
+        let taker = like(&payment_with_gas(1));
+        let receipt = world.receipt_of(&taker, true);
+        world.proven(5, Some(Taker { receipt: Some(receipt), ..taker.clone() }));
+        assert_eq!(world.desk.store.row.spend.fees, Wei::default());
+        world.settle_as(id, whose, taker.hash);
+        assert_eq!(world.desk.store.row.spend.fees, cost, "{whose:?}");
+        world.play(Step::Crash);
+        world.finalise();
+        assert_eq!(world.desk.store.row.spend.fees, cost, "{whose:?}");
     }
 }
 

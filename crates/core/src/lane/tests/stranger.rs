@@ -1,6 +1,6 @@
 //! Slots that somebody else used: adopted after proof where they cannot be ours, held where they may be.
 
-use super::super::test_world::{Fault, LANE, Step, payment_with_gas};
+use super::super::test_world::{Fault, LANE, Step, payment, payment_with_gas};
 use super::{Kind, World, remote, settings, world};
 use crate::journal::Entry;
 use crate::lane::{Action, Hold, LaneEvent};
@@ -160,6 +160,36 @@ fn slots_found_at_a_load_are_adopted_where_the_signer_says_so() {
     assert_eq!(world.adopted(), [Slot(5)]);
     let id = world.broadcast();
     assert_eq!(world.slot_of(id), Some(6));
+}
+
+/// What waits deep in the queue and does the same is read after the slot is proven to be used.
+#[test]
+fn slots_found_at_a_load_are_not_adopted_before_everything_that_waits_was_compared() {
+    let mut world = world(LaneSettings { max_in_flight: 2, ..adopting() });
+    world.play(Step::Foreign);
+    world.show(0, true);
+    for _ in 0..20 {
+        world.submit();
+    }
+    let deep = world.submit_as(payment(99), Options::default());
+    world.loaded_again();
+    world.carry(Kind::Load, Fault::None);
+    assert!(world.started(Kind::Load), "there is more to read");
+    let taker = like(&payment(99));
+    world.found(5, &taker);
+    for _ in 0..2 {
+        world.block();
+    }
+    world.found(5, &taker);
+    world.block();
+    assert!(world.holds_for_strangers() && world.adopted().is_empty());
+    world.finalise();
+    assert_eq!(world.desk.lane.unknown()[0].same_as, Some(deep));
+    assert!(world.holds_for_strangers() && world.adopted().is_empty());
+    world.command(CommandKind::Resume);
+    world.rest();
+    let status = &world.desk.store.tx(deep).status;
+    assert_eq!((status.state, status.hash), (TxState::Confirmed, Some(taker.hash)), "it is not paid again");
 }
 
 #[test]
