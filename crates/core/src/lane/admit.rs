@@ -49,7 +49,11 @@ impl Lane {
         let held_up = if here < few { here } else { self.held_up(few) };
         let reads_all = self.cancelling_all || self.reads_all();
         let enough = here - held_up >= few && !reads_all;
-        let ahead = if reads_all { ahead.max(here).max(super::cancel_all::STEP) } else { ahead };
+        // A load begins at the front of the queue: it must reach beyond what is here, or it would show that again for ever.
+        let ahead = match reads_all {
+            true => ahead.max(here.saturating_mul(2)).max(super::cancel_all::STEP),
+            false => ahead,
+        };
         if enough && !self.load.news {
             return;
         }

@@ -380,3 +380,18 @@ fn a_content_that_comes_by_a_replace_after_the_store_was_accepted_may_have_lande
     assert_eq!(world.desk.store.state(id), TxState::Confirmed, "it is the content that has landed");
     assert!(world.desk.store.attempts.is_empty());
 }
+
+#[test]
+fn an_accepted_store_compares_a_queue_that_is_longer_than_one_reading() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(9_999));
+    for _ in 0..1_200 {
+        world.submit();
+    }
+    let deep = world.submit_as(payment(9_999), Options::default());
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(deep), TxState::Confirmed);
+    assert_eq!(world.slot_of(deep), None, "it is not paid again");
+}

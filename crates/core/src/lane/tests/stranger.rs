@@ -168,14 +168,14 @@ fn slots_found_at_a_load_are_not_adopted_before_everything_that_waits_was_compar
     let mut world = world(LaneSettings { max_in_flight: 2, ..adopting() });
     world.play(Step::Foreign);
     world.show(0, true);
-    for _ in 0..20 {
+    for _ in 0..1_200 {
         world.submit();
     }
-    let deep = world.submit_as(payment(99), Options::default());
+    let deep = world.submit_as(payment(9_999), Options::default());
     world.loaded_again();
     world.carry(Kind::Load, Fault::None);
     assert!(world.started(Kind::Load), "there is more to read");
-    let taker = like(&payment(99));
+    let taker = like(&payment(9_999));
     world.found(5, &taker);
     for _ in 0..2 {
         world.block();
@@ -344,4 +344,19 @@ fn a_slot_that_was_left_to_a_stranger_and_taken_back_gets_a_no_op_and_no_transac
     world.calm_down(100);
     assert!(world.attempts(5)[0].no_op);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+/// A queue is read from its front each time.
+#[test]
+fn a_resume_compares_a_queue_that_is_longer_than_one_reading() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.show(0, true);
+    for _ in 0..1_200 {
+        world.submit();
+    }
+    world.loaded_again();
+    world.command(CommandKind::Resume);
+    world.finalise();
+    assert!(!world.holds_for_strangers(), "{:?}", world.desk.lane.hold());
 }
