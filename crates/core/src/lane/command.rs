@@ -111,8 +111,14 @@ impl Lane {
         tx.is_some_and(|tx| tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval)
     }
 
+    /// Whoever spoke of it knew why it waits. A word that was there when the lane was loaded, or when the store was accepted, may be from
+    /// before it was held as one that may have landed, and says nothing of that.
+    fn was_shown(&self, id: TxId) -> bool {
+        self.load.heard_all || self.known(id).is_none_or(|tx| !tx.status.may_have_landed())
+    }
+
     fn approve(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
-        if self.release(id, version, now) || !self.is_asked(id, version) {
+        if (self.was_shown(id) && self.release(id, version, now)) || !self.is_asked(id, version) {
             return;
         }
         if let Some(tx) = self.bound.get_mut(&id) {
@@ -142,13 +148,15 @@ impl Lane {
         if !held && !self.is_asked(id, version) {
             return;
         }
-        let has_landed = self.known(id).is_some_and(|tx| tx.status.may_have_landed());
+        let has_landed = self.was_shown(id) && self.known(id).is_some_and(|tx| tx.status.may_have_landed());
         let (code, text) = match has_landed {
             true => (ReasonCode::LandedBefore, "a person said that it has landed already"),
             false => (ReasonCode::Rejected, "an approver said no"),
         };
         let text = text.to_owned();
-        self.remember_no_more(id);
+        if has_landed {
+            self.remember_no_more(id);
+        }
         if self.bound.contains_key(&id) {
             self.drop_content(id, Reason { code, text }, now);
         } else {

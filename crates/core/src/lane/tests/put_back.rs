@@ -681,3 +681,28 @@ fn a_replaced_one_that_is_rejected_accounts_for_no_nonce() {
     world.rest();
     assert!(world.desk.store.tx(late).status.may_have_landed());
 }
+
+/// An approver's word that was given before the store was accepted is about the amount, not about what landed.
+#[test]
+fn a_word_from_before_an_acceptance_says_nothing_of_what_may_have_landed() {
+    let settings = LaneSettings { approve_above: Some(crate::Wei::default()), ..settings() };
+    for (word, state) in [
+        ((|tx| CommandKind::Approve { tx, version: None }) as fn(TxId) -> CommandKind, TxState::Accepted),
+        (|tx| CommandKind::Reject { tx, version: None }, TxState::Failed),
+    ] {
+        let mut world = world(settings.clone());
+        put_back(&mut world, &payment(7));
+        let id = world.submit_as(payment(7), Options::default());
+        world.desk.store.command(word(id), world.desk.now);
+        accept(&mut world);
+        for _ in 0..5 {
+            world.finalise();
+        }
+        let status = world.desk.store.tx(id).status.clone();
+        assert!(status.may_have_landed() && world.slot_of(id).is_none(), "{status:?}");
+        assert_eq!(status.state.is_terminal(), state.is_terminal(), "{status:?}");
+        let again = world.submit_as(payment(7), Options::default());
+        world.rest();
+        assert!(world.desk.store.tx(again).status.may_have_landed());
+    }
+}

@@ -94,9 +94,12 @@ async fn a_copy_in_the_place_of_a_newer_store_is_older_until_it_is_accepted() {
     assert_eq!(store.load_lane(lane(1)).await.unwrap().older, Some(Older::Accepted));
     let token = own(&store, lane(1)).await;
     let mut done = turn(lane(1), token, 0);
+    done.row.cursor = Some(landfall_core::Slot(0));
     done.commands_done = vec![store.commands(lane(1), 10).await.unwrap()[0].id];
     commit(&store, done).await.unwrap();
     assert_eq!(store.load_lane(lane(1)).await.unwrap().older, None);
+    // One that the store has never used is compared when it is first loaded.
+    assert_eq!(store.load_lane(lane(9)).await.unwrap().older, Some(Older::Accepted));
     assert!(!accept(&store).await, "once");
     drop(store);
     assert_eq!(copied.older().await, None);
