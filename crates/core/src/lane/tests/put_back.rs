@@ -577,7 +577,8 @@ fn where_as_many_landed_as_do_the_same_all_have_ended() {
 fn one_that_may_not_have_been_wanted_in_the_end_is_not_called_landed() {
     let replaced =
         |id| CommandKind::Replace { tx: id, payload: Box::new(payment(9)), terms: Terms::default() };
-    let cases: [(&str, fn(&World) -> Options, Option<fn(TxId) -> CommandKind>); 3] = [
+    type Unwanted = (&'static str, fn(&World) -> Options, Option<fn(TxId) -> CommandKind>);
+    let cases: [Unwanted; 3] = [
         ("cancelled", |_| Options::default(), Some(|tx| CommandKind::Cancel { tx })),
         (
             "expired",
