@@ -284,10 +284,11 @@ fn answer(lane: &Lane, questions: Vec<Question>, now: Millis) {
 /// What the lane needs to hear of its chain.
 fn pace(lane: &Lane, counts: &LaneCounts) -> Pace {
     let LaneCounts { waiting, more, signed, out, without_receipt, returned, held, .. } = *counts;
-    if lane.is_idle() {
-        Pace::Resting
-    } else if lane.begins() {
+    if lane.begins() {
+        // Also without work: one that waits for its slot before it is stored is not here yet.
         Pace::Beginning
+    } else if lane.is_idle() {
+        Pace::Resting
     } else if lane.gives() {
         Pace::Giving
     } else if more || held || waiting + signed + out + without_receipt + returned > 0 {

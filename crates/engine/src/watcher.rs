@@ -250,6 +250,9 @@ impl Watcher {
 
     /// Which first counts a second endpoint says as well. A slow one keeps nobody else waiting: what it says counts at a later look.
     async fn agreed(&mut self, due: &Due, counts: &[Slot]) -> Vec<bool> {
+        if self.chain.endpoints().len() < 2 {
+            return vec![true; due.first.len()];
+        }
         if due.first.is_empty() {
             return Vec::new();
         }
