@@ -220,7 +220,7 @@ pub struct Won {
     pub hash: TxHash,
 }
 
-/// What a transaction did that took a slot of ours, beside the contents of ours.
+/// The effect of a transaction that took a slot of ours, beside our contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Did {
@@ -327,7 +327,7 @@ pub struct Status {
     /// The slot that this store has forgotten and that did the same, where it waits for that reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_as: Option<Slot>,
-    /// What it did when a person said that it is none of what this store has forgotten. Another content is not meant.
+    /// Its effects when a person said that it is none of what this store has forgotten. Another content is not meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told_apart: Vec<u64>,
     /// A person said yes.

@@ -87,7 +87,7 @@ async fn one_that_does_not_tell_says_so_for_itself_alone() {
     assert!(why[2].contains("queued is missing"), "{why:?}");
 }
 
-/// What such a node has under the account is another account's, and its silence says nothing of ours.
+/// The count of such a node is another account's, and its silence says nothing of ours.
 #[tokio::test]
 async fn one_of_another_chain_tells_nothing_of_this_one() {
     let (good, foreign) = (Stub::start().await, Stub::start().await);

@@ -131,7 +131,7 @@ impl Alike<'_> {
     }
 }
 
-/// What the slots that we do not know have done.
+/// The effects of the slots that we do not know, beside what waits.
 #[derive(Default)]
 struct Landed {
     /// The transaction that each carried out.
@@ -173,7 +173,7 @@ impl Lane {
         same
     }
 
-    /// What the slots that we do not know have carried out, as far as that is plain. Where more do the same than slots did it, or where one of
+    /// Transactions that the slots which we do not know have carried out, as far as that is plain. Where more do the same than slots did it, or where one of
     /// them may not have been wanted in the end, nobody knows which of them landed, and all are in doubt.
     fn landed(&self) -> Landed {
         let mut groups: BTreeMap<u64, Alike<'_>> = BTreeMap::new();
@@ -321,7 +321,7 @@ impl Lane {
         self.row.cursor.is_some() && self.row.compared_from.is_none()
     }
 
-    /// What the next step goes on over can be remembered, as far as nothing that waits was carried out by it.
+    /// There is room to remember the next step: the slots by which nothing that waits was carried out.
     pub(super) fn has_room(&self) -> bool {
         let plain = self.landed().plain;
         let more = self.unknown_list().iter().filter(|slot| !plain.contains_key(slot)).count();
@@ -466,7 +466,7 @@ impl Lane {
     }
 }
 
-/// What each content of a transaction does.
+/// The effect of each content of a transaction.
 pub(super) fn effects_of(tx: &Transaction) -> BTreeSet<u64> {
     tx.payloads().map(effect_of).collect()
 }

@@ -1,4 +1,4 @@
-//! What an engine does on a chain that answers: it shows a block every second, and nothing is in them.
+//! An engine on a chain that answers: it shows a block every second, and nothing is in them.
 
 use alloy_primitives::B256;
 use landfall_core::lane::Hold;

@@ -101,7 +101,7 @@ async fn a_call_that_is_made_again_before_an_older_copy_is_accepted_hears_what_l
     assert_eq!(paid(&chain, 0..4).await, once(0..4));
 }
 
-/// One that never landed is not lost either: its caller need not ask again for it to land.
+/// A call that never landed is not lost either: its caller need not ask again for it to land.
 #[tokio::test]
 async fn a_call_that_is_made_first_on_an_older_copy_lands_once_when_that_is_accepted() {
     let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;

@@ -1,4 +1,4 @@
-//! What was decided by facts that had long changed.
+//! Decisions by facts that had long changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

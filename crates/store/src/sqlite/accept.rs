@@ -39,7 +39,7 @@ pub(super) fn take_for_older(scope: &mut Scope<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is stored of why the file is an older copy, accepted or not.
+/// The stored reason why the file is an older copy, accepted or not.
 pub(super) fn older(db: &Connection, namespace: i64) -> Result<Option<Older>, Fault> {
     let why: Option<String> = db
         .prepare_cached("SELECT why FROM older WHERE namespace = ?1")?

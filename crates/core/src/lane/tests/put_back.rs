@@ -169,7 +169,7 @@ fn one_that_may_have_landed_and_expires_is_remembered() {
     assert_eq!(world.slot_of(again), None);
 }
 
-/// p2
+/// A stranger may have had it before the lane began.
 #[test]
 fn a_slot_below_the_first_count_that_is_taken_back_gets_a_no_op() {
     let mut world = world(settings());
@@ -505,7 +505,7 @@ fn a_delegation_is_carried_out_only_by_the_same_delegation() {
     }
 }
 
-/// What the chain takes back before the lane has compared it may land again.
+/// Bytes that the chain takes back before the lane has compared them may land again.
 #[test]
 fn an_acceptance_waits_for_what_was_taken_back() {
     for crashes in [false, true] {

@@ -162,7 +162,7 @@ fn slots_found_at_a_load_are_adopted_where_the_signer_says_so() {
     assert_eq!(world.slot_of(id), Some(6));
 }
 
-/// What waits deep in the queue and does the same is read after the slot is proven to be used.
+/// A transaction deep in the queue that does the same is read after the slot is proven to be used.
 #[test]
 fn slots_found_at_a_load_are_not_adopted_before_everything_that_waits_was_compared() {
     let mut world = world(LaneSettings { max_in_flight: 2, ..adopting() });
