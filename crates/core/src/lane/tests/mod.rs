@@ -19,6 +19,7 @@ mod explain;
 mod fill;
 mod finish;
 mod funds;
+mod held;
 mod hurry;
 mod keep;
 mod older;

@@ -1,0 +1,248 @@
+//! Transactions that may have landed before the store was put back: why each is held, and what a person's word does.
+
+use super::super::test_world::payment;
+use super::older::{accept, put_back, used};
+use super::put_back::never_used;
+use super::{World, settings, world};
+use crate::journal::Entry;
+use crate::ports::store::CommandKind;
+use crate::request::{After, AfterState, OnFailure, Options, Payload};
+use crate::settings::LaneSettings;
+use crate::transaction::{Reason, ReasonCode, Terms, TxState};
+use crate::{ContentVersion, Slot, TxId};
+
+/// A lane that went on by a person's word, over a slot that did this.
+fn went_on_over(did: &Payload) -> World {
+    let mut world = world(settings());
+    put_back(&mut world, did);
+    accept(&mut world);
+    world.finalise();
+    world
+}
+
+#[test]
+fn one_that_is_released_for_another_reason_is_held_as_landed() {
+    let mut world = never_used();
+    let pred = world.submit_as(payment(1), Options::default());
+    let after = After { tx: pred, state: AfterState::Confirmed, on_failure: OnFailure::Hold };
+    let like_it = world.submit_as(payment(7), Options { after: Some(after), ..Options::default() });
+    world.desk.store.txs.get_mut(&pred).unwrap().status.state = TxState::Failed;
+    let reason = Reason { code: ReasonCode::PredecessorFailed, text: "x".to_owned() };
+    world.desk.store.txs.get_mut(&like_it).unwrap().status.held = Some(reason);
+    world.desk.crash();
+    accept(&mut world);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(
+        world.desk.store.tx(like_it).status.held.as_ref().unwrap().code,
+        ReasonCode::PredecessorFailed
+    );
+    world.command(CommandKind::Approve { tx: like_it, version: None });
+    world.rest();
+    world.finalise();
+    assert_eq!(world.slot_of(like_it), None, "it may have landed");
+    assert!(world.desk.store.tx(like_it).status.may_have_landed());
+}
+
+#[test]
+fn one_that_may_have_landed_and_expires_is_remembered() {
+    let mut world = went_on_over(&payment(7));
+    let deadline = Some(crate::Millis(world.desk.now.0 + 1_000));
+    let held = world.submit_as(payment(7), Options { deadline, ..Options::default() });
+    world.rest();
+    assert!(world.desk.store.tx(held).status.may_have_landed());
+    for _ in 0..5 {
+        world.desk.pass(60_000);
+        world.finalise();
+    }
+    let status = world.desk.store.tx(held).status.clone();
+    assert_eq!(status.state, TxState::Expired);
+    assert!(!status.ended_unsigned());
+    let again = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(again), None);
+}
+
+/// Two that do the same have landed, and two are handed in that a person calls the first of them.
+#[test]
+fn a_person_who_says_which_one_landed_speaks_of_the_nonce_that_was_shown() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let held: Vec<TxId> = (0..2).map(|_| world.submit_as(payment(7), Options::default())).collect();
+    world.rest();
+    for tx in held {
+        world.command(CommandKind::Reject { tx, version: None });
+        world.rest();
+        let status = world.desk.store.tx(tx).status.clone();
+        assert_eq!(status.reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
+    }
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "the second is not accounted for");
+    let why = world.desk.lane.explain(late, world.desk.now).unwrap();
+    assert!(why.contains("nonce 6"), "{why}");
+}
+
+#[test]
+fn a_persons_word_on_what_is_held_is_for_the_content_that_was_looked_at() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(8));
+    accept(&mut world);
+    world.finalise();
+    let id = world.submit_as(payment(8), Options::default());
+    world.rest();
+    let replace = |payload: Payload| CommandKind::Replace {
+        tx: id,
+        payload: Box::new(payload),
+        terms: Terms::default(),
+    };
+    world.command(replace(payment(7)));
+    world.rest();
+    // Whoever looked at the first content has not spoken of the second.
+    for word in [
+        CommandKind::Approve { tx: id, version: Some(ContentVersion(1)) },
+        CommandKind::Reject { tx: id, version: Some(ContentVersion(1)) },
+    ] {
+        world.command(word);
+        world.rest();
+        assert!(world.desk.store.tx(id).status.may_have_landed());
+    }
+    world.command(CommandKind::Pause);
+    for slot in [5, 6] {
+        let status = world.desk.store.tx(id).status.clone();
+        assert_eq!(status.forgotten_as, Some(Slot(slot)), "the newest content first, then the one before");
+        world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)) });
+        world.rest();
+    }
+    assert!(!world.desk.store.tx(id).status.may_have_landed());
+    world.command(replace(payment(7)));
+    world.rest();
+    assert!(!world.desk.store.tx(id).status.may_have_landed(), "that content was approved");
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+#[test]
+fn an_approval_does_not_go_over_to_another_content_that_was_forgotten() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(8));
+    accept(&mut world);
+    world.finalise();
+    world.command(CommandKind::Pause);
+    let id = world.submit_as(payment(8), Options::default());
+    world.rest();
+    world.command(CommandKind::Approve { tx: id, version: None });
+    world.rest();
+    assert!(!world.desk.store.tx(id).status.may_have_landed());
+    let payload = Box::new(payment(7));
+    world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
+    world.rest();
+    let status = world.desk.store.tx(id).status.clone();
+    assert!(status.may_have_landed() && status.forgotten_as == Some(Slot(5)), "{status:?}");
+}
+
+/// One has landed, and two are handed in again that do the same; one of them had been cancelled or had expired since.
+#[test]
+fn where_more_do_the_same_than_landed_a_person_says_which() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    let other = world.submit_as(payment(8), Options::default());
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+    for id in both {
+        assert!(world.desk.store.tx(id).status.may_have_landed() && world.slot_of(id).is_none());
+    }
+    world.command(CommandKind::Reject { tx: both[0], version: None });
+    world.command(CommandKind::Approve { tx: both[1], version: None });
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(both.map(|id| world.desk.store.state(id)), [TxState::Failed, TxState::Confirmed]);
+}
+
+/// As many landed as do the same.
+#[test]
+fn where_as_many_landed_as_do_the_same_all_have_ended() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(7));
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(both.map(|id| world.desk.store.state(id)), [TxState::Confirmed; 2]);
+    assert!(world.desk.store.attempts.is_empty());
+}
+
+/// A replace that comes for one with bytes, and whose content a forgotten slot did.
+#[test]
+fn a_content_that_may_have_landed_does_not_take_the_place_of_bytes() {
+    let mut world = went_on_over(&payment(7));
+    let out = world.broadcast();
+    let signed = world.desk.store.attempts.len();
+    let payload = Box::new(payment(7));
+    world.command(CommandKind::Replace { tx: out, payload, terms: Terms::default() });
+    world.rest();
+    assert_eq!(world.desk.store.attempts.len(), signed);
+    let dropped = |new: &&crate::journal::NewEntry| match &new.entry {
+        Entry::ReplaceDropped { reason, .. } => reason.text.contains("nonce 5"),
+        _ => false,
+    };
+    assert_eq!(world.desk.store.journal.iter().filter(dropped).count(), 1);
+}
+
+/// Whoever rejects one whose content is another one by now has not said what landed.
+#[test]
+fn a_replaced_one_that_is_rejected_accounts_for_no_nonce() {
+    let mut world = went_on_over(&payment(7));
+    let id = world.submit_as(payment(7), Options::default());
+    world.rest();
+    let payload = Box::new(payment(9));
+    world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
+    world.rest();
+    assert!(world.desk.store.tx(id).status.may_have_landed(), "its first content may have landed");
+    world.command(CommandKind::Reject { tx: id, version: None });
+    world.rest();
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert!(world.desk.store.tx(late).status.may_have_landed());
+}
+
+/// An approver's word that was given before the store was accepted is about the amount, not about what landed.
+#[test]
+fn a_word_from_before_an_acceptance_says_nothing_of_what_may_have_landed() {
+    let settings = LaneSettings { approve_above: Some(crate::Wei::default()), ..settings() };
+    for (word, state) in [
+        ((|tx| CommandKind::Approve { tx, version: None }) as fn(TxId) -> CommandKind, TxState::Accepted),
+        (|tx| CommandKind::Reject { tx, version: None }, TxState::Failed),
+    ] {
+        let mut world = world(settings.clone());
+        put_back(&mut world, &payment(7));
+        let id = world.submit_as(payment(7), Options::default());
+        world.desk.store.command(word(id), world.desk.now);
+        accept(&mut world);
+        for _ in 0..5 {
+            world.finalise();
+        }
+        let status = world.desk.store.tx(id).status.clone();
+        assert!(status.may_have_landed() && world.slot_of(id).is_none(), "{status:?}");
+        assert_eq!(status.state.is_terminal(), state.is_terminal(), "{status:?}");
+        let again = world.submit_as(payment(7), Options::default());
+        world.rest();
+        assert!(world.desk.store.tx(again).status.may_have_landed());
+    }
+}
