@@ -52,8 +52,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who steered what, newest first */
+        /** Who asked for what, and who was sent away; newest first */
         get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The rows of the audit log as they are stored, oldest first
+         * @description Enough to check the chain without this server: `landfall audit verify` does. docs/audit.md has how hashes are made.
+         */
+        get: operations["exportAudit"];
         put?: never;
         post?: never;
         delete?: never;
@@ -883,6 +903,8 @@ export interface components {
         };
         /** @description what is known of an API key; never the key itself */
         ApiKey: {
+            /** @description null: all */
+            chains: components["schemas"]["ChainId"][] | null;
             createdAt: components["schemas"]["Time"];
             /** @description the id of the key that made it */
             createdBy: string | null;
@@ -901,6 +923,8 @@ export interface components {
         };
         /** @description a new API key */
         ApiKeyMade: {
+            /** @description null: all */
+            chains: components["schemas"]["ChainId"][] | null;
             createdAt: components["schemas"]["Time"];
             /** @description the id of the key that made it */
             createdBy: string | null;
@@ -955,25 +979,70 @@ export interface components {
             sends: number;
             version: components["schemas"]["Version"];
         };
-        /** @description who steered what, when, and how it ended */
+        /** @description who asked for what, when, from where, and how it ended */
         AuditEntry: {
+            /** @description the other end of the connection */
+            address: string | null;
             at: components["schemas"]["Time"];
             /** @description what was sent along, where it is short */
             body: unknown;
+            /** @description SHA-256 of what was sent along, where it is not short */
+            bodyDigest?: string;
+            /** @description how many it stands for */
+            count?: number;
+            /** @description the code of the problem */
+            error?: string;
+            /** @description seals the row and all before it */
+            hash?: string;
+            /** @description the number of its row; of entries from before the chain their name */
             id: string;
             keyId: string | null;
-            keyName: string;
-            method: string;
-            node: string;
-            path: string;
-            role: components["schemas"]["Role"];
+            keyName: string | null;
+            /** @description of HTTP, of JSON-RPC, or `gRPC` */
+            method: string | null;
+            node: string | null;
+            path: string | null;
+            role: components["schemas"]["Role"] | null;
+            /** @description the row with which the server began that wrote it */
+            run?: number;
             /** @description the answer's; null: not known */
             status: number | null;
+            /** @description how many with each status */
+            statuses?: {
+                [key: string]: number;
+            };
+            /** @description the transactions that were stored */
+            txIds?: components["schemas"]["TxId"][];
+            /** @enum {string} */
+            what: "asked" | "wrote" | "refused" | "command_line" | "began" | "ended" | "lost" | "trimmed" | "unchained" | "other";
+        };
+        AuditExport: {
+            /** @description the newest row that was removed because of its age */
+            anchor: components["schemas"]["AuditLink"];
+            /** @description the newest row */
+            head: components["schemas"]["AuditLink"];
+            items: components["schemas"]["AuditRow"][];
+            /** @description the `cursor` of the next page; null on the last */
+            nextCursor: string | null;
+        };
+        /** @description a place in the chain */
+        AuditLink: {
+            hash: string;
+            seq: number;
         };
         AuditPage: {
             items: components["schemas"]["AuditEntry"][];
             /** @description the `cursor` of the next page; null on the last */
             nextCursor: string | null;
+        };
+        /** @description a row as it is stored */
+        AuditRow: {
+            /** @description milliseconds since 1970 */
+            at: number;
+            /** @description JSON, by its very bytes */
+            entry: string;
+            hash: string;
+            seq: number;
         };
         /** @description EIP-7702 */
         Authorization: {
@@ -986,7 +1055,7 @@ export interface components {
             /** @enum {integer} */
             yParity?: 0 | 1;
         };
-        /** @description others' signed authorizations have all fields; the sender's own has `address` and maybe `chainId`, and Landfall signs it */
+        /** @description others' signed authorizations have all fields; the sender's own has `address` alone, and Landfall signs it if the signer's delegate_to lists that */
         AuthorizationAsked: {
             address: components["schemas"]["Address"];
             chainId?: components["schemas"]["Quantity"] | null;
@@ -1023,6 +1092,13 @@ export interface components {
         };
         /** @description bytes in hex */
         Bytes: string;
+        /** @description who asked */
+        Caller: {
+            /** @description the id of the API key */
+            keyId?: string;
+            /** @description its name at the time */
+            name: string;
+        };
         ChainHealth: {
             chainId: components["schemas"]["ChainId"];
             /** @description endpoints show different chains, and nothing becomes final */
@@ -1140,6 +1216,8 @@ export interface components {
         /** @description a journal entry as listeners get it */
         Event: {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.accepted";
@@ -1157,6 +1235,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             attempt: number;
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event?: "tx.signed";
@@ -1179,6 +1259,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.broadcast";
@@ -1197,6 +1279,8 @@ export interface components {
             type: "broadcast";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.mined";
@@ -1216,6 +1300,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.reorged";
@@ -1234,6 +1320,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "chain.final_reorged";
@@ -1251,6 +1339,8 @@ export interface components {
             type: "final_reorged";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "chain.landed_again";
@@ -1270,6 +1360,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "chain.final_lost";
@@ -1288,6 +1380,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "chain.single_witness";
@@ -1305,6 +1399,8 @@ export interface components {
             type: "single_witness";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.displaced";
@@ -1323,6 +1419,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.taken";
@@ -1342,6 +1440,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.confirmed";
@@ -1361,6 +1461,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.reverted";
@@ -1379,6 +1481,8 @@ export interface components {
             type: "reverted";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.failed";
@@ -1396,6 +1500,8 @@ export interface components {
             type: "failed";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.cancelled";
@@ -1413,6 +1519,8 @@ export interface components {
             type: "cancelled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.expired";
@@ -1431,6 +1539,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             balance: components["schemas"]["Wei"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.low_balance";
@@ -1449,6 +1559,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             balance: components["schemas"]["Wei"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.balance_restored";
@@ -1465,6 +1577,8 @@ export interface components {
             type: "balance_restored";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.held";
@@ -1482,6 +1596,8 @@ export interface components {
             type: "lane_held";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.resumed";
@@ -1499,6 +1615,8 @@ export interface components {
             type: "lane_resumed";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.adopted";
@@ -1518,6 +1636,8 @@ export interface components {
             type: "lane_adopted";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.paused";
@@ -1535,6 +1655,8 @@ export interface components {
             type: "lane_paused";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.disabled";
@@ -1552,6 +1674,8 @@ export interface components {
             type: "lane_disabled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.filled";
@@ -1569,6 +1693,8 @@ export interface components {
             type: "lane_filled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.reset";
@@ -1586,6 +1712,8 @@ export interface components {
             type: "lane_reset";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "lane.all_cancelled";
@@ -1611,6 +1739,8 @@ export interface components {
         /** @description one thing that happened; `type` says what */
         JournalEntry: {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.accepted";
             /** @description its number in the journal of the whole store */
@@ -1619,24 +1749,32 @@ export interface components {
             type: "accepted";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
             type: "simulated";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
             type: "approval_asked";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
             type: "approved";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             reason: string;
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1645,6 +1783,8 @@ export interface components {
             type: "prepare_failed";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             slot: components["schemas"]["Nonce"];
@@ -1652,6 +1792,8 @@ export interface components {
             type: "slot_reserved";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             slot: components["schemas"]["Nonce"];
@@ -1660,6 +1802,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             attempt: number;
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event?: "tx.signed";
             fees: components["schemas"]["JournalFees"];
@@ -1674,6 +1818,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.broadcast";
             hash: components["schemas"]["Hash"];
@@ -1684,6 +1830,8 @@ export interface components {
             type: "broadcast";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             hash: components["schemas"]["Hash"];
             report: components["schemas"]["SendReport"];
             /** @description its number in the journal of the whole store */
@@ -1692,6 +1840,8 @@ export interface components {
             type: "send_answered";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             ceiling: components["schemas"]["Wei"];
             needed: components["schemas"]["Wei"];
             /** @description its number in the journal of the whole store */
@@ -1701,6 +1851,8 @@ export interface components {
             type: "at_ceiling";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.mined";
             receipt: components["schemas"]["JournalReceipt"];
@@ -1712,6 +1864,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.reorged";
             hash: components["schemas"]["Hash"];
@@ -1721,6 +1875,8 @@ export interface components {
             type: "reorged";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             slot: components["schemas"]["Nonce"];
@@ -1729,6 +1885,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "chain.final_reorged";
             hash: components["schemas"]["Hash"];
@@ -1738,6 +1896,8 @@ export interface components {
             type: "final_reorged";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "chain.landed_again";
             receipt: components["schemas"]["JournalReceipt"];
@@ -1748,6 +1908,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             slot: components["schemas"]["Nonce"];
@@ -1756,6 +1918,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "chain.final_lost";
             /** @description its number in the journal of the whole store */
@@ -1766,6 +1930,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "chain.single_witness";
             hash: components["schemas"]["Hash"];
@@ -1775,6 +1941,8 @@ export interface components {
             type: "single_witness";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             reason: components["schemas"]["Reason"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1783,6 +1951,8 @@ export interface components {
             type: "ending_began";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
@@ -1790,6 +1960,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             reason: components["schemas"]["Reason"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1798,6 +1970,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             newest: components["schemas"]["Version"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1806,6 +1980,8 @@ export interface components {
             won: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             fees: components["schemas"]["AskedFees"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1814,6 +1990,8 @@ export interface components {
             type: "speed_up_asked";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
@@ -1821,6 +1999,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
@@ -1828,6 +2008,8 @@ export interface components {
             version: components["schemas"]["Version"];
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             reason: components["schemas"]["Reason"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1835,12 +2017,16 @@ export interface components {
             type: "held";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             /** @constant */
             type: "released";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.displaced";
             /** @description its number in the journal of the whole store */
@@ -1851,6 +2037,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @description its number in the journal of the whole store */
             seq: number;
             slot: components["schemas"]["Nonce"];
@@ -1859,6 +2047,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             hash: components["schemas"]["Hash"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1868,6 +2058,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.taken";
             hash: components["schemas"]["Hash"];
@@ -1879,6 +2071,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             hash: components["schemas"]["Hash"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1888,6 +2082,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.confirmed";
             hash: components["schemas"]["Hash"];
@@ -1899,6 +2095,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             block: components["schemas"]["Block"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.reverted";
             hash: components["schemas"]["Hash"];
@@ -1909,6 +2107,8 @@ export interface components {
             type: "reverted";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.failed";
             reason: components["schemas"]["Reason"];
@@ -1918,6 +2118,8 @@ export interface components {
             type: "failed";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.cancelled";
             reason: components["schemas"]["Reason"];
@@ -1927,6 +2129,8 @@ export interface components {
             type: "cancelled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.expired";
             reason: components["schemas"]["Reason"];
@@ -1937,6 +2141,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             balance: components["schemas"]["Wei"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.low_balance";
             /** @description its number in the journal of the whole store */
@@ -1947,6 +2153,8 @@ export interface components {
         } | {
             at: components["schemas"]["Time"];
             balance: components["schemas"]["Wei"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.balance_restored";
             /** @description its number in the journal of the whole store */
@@ -1955,6 +2163,8 @@ export interface components {
             type: "balance_restored";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.held";
             /** @description its number in the journal of the whole store */
@@ -1964,6 +2174,8 @@ export interface components {
             type: "lane_held";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.resumed";
             /** @description its number in the journal of the whole store */
@@ -1973,6 +2185,8 @@ export interface components {
             type: "lane_resumed";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.adopted";
             hashes: components["schemas"]["Hash"][];
@@ -1984,6 +2198,8 @@ export interface components {
             type: "lane_adopted";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.paused";
             /** @description its number in the journal of the whole store */
@@ -1993,6 +2209,8 @@ export interface components {
             type: "lane_paused";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.disabled";
             /** @description its number in the journal of the whole store */
@@ -2002,6 +2220,8 @@ export interface components {
             type: "lane_disabled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.filled";
             /** @description its number in the journal of the whole store */
@@ -2011,6 +2231,8 @@ export interface components {
             type: "lane_filled";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.reset";
             /** @description its number in the journal of the whole store */
@@ -2020,6 +2242,8 @@ export interface components {
             type: "lane_reset";
         } | {
             at: components["schemas"]["Time"];
+            /** @description who asked for it; absent where nobody did */
+            by?: components["schemas"]["Caller"];
             /** @constant */
             event: "lane.all_cancelled";
             /** @description its number in the journal of the whole store */
@@ -2073,6 +2297,8 @@ export interface components {
             /** @description transactions with a nonce */
             inFlight: number;
             nextNonce?: components["schemas"]["Nonce"];
+            /** @description so many nonces of the account, from 0 on, were used before this store knew it and were compared with nothing: the lane holds for them until it is resumed */
+            notCompared?: number;
             /** @description why this node cannot say which nonces a lane on hold does not know: another node runs it, or none does yet */
             notLookedAt?: string;
             /** @description the node that carries it */
@@ -2142,13 +2368,15 @@ export interface components {
          *     }
          */
         NewApiKey: {
+            /** @description the chains it may see and use them on; all if left out */
+            chains?: components["schemas"]["ChainId"][] | null;
             expiresAt?: components["schemas"]["Time"] | null;
             /** @description what it is for */
             name: string;
             /** @description requests per second; 0: no limit; as the configuration says if left out */
             ratePerS?: number | null;
             role: components["schemas"]["Role"];
-            /** @description the signers it may see and use; all if left out. For viewers and submitters */
+            /** @description the signers it may see and use; all if left out. For viewers, approvers and submitters */
             signers?: components["schemas"]["Address"][] | null;
         };
         /**
@@ -2250,7 +2478,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2323,6 +2551,7 @@ export interface components {
             requestId?: components["schemas"]["RequestId"];
             signer: components["schemas"]["Address"];
             state: components["schemas"]["State"];
+            submittedBy?: components["schemas"]["Caller"];
             txId: components["schemas"]["TxId"];
             updatedAt: components["schemas"]["Time"];
         };
@@ -2374,7 +2603,7 @@ export interface components {
          * @description what an API key may do; each may do what those before it may
          * @enum {string}
          */
-        Role: "viewer" | "submitter" | "operator" | "admin";
+        Role: "viewer" | "approver" | "submitter" | "operator" | "admin";
         Rotation: {
             /** @description for how long the old secret is used beside the new one */
             overlapSeconds?: number | null;
@@ -2479,6 +2708,8 @@ export interface components {
         };
         /** @description whether the store is an older copy of itself, such as a backup that was put back */
         StoreState: {
+            /** @description it was accepted, and so many lanes still compare what it had forgotten with what waits */
+            comparing?: number;
             older: boolean;
             why?: string;
         };
@@ -2556,6 +2787,7 @@ export interface components {
              */
             singleWitness?: true;
             state: components["schemas"]["State"];
+            submittedBy?: components["schemas"]["Caller"];
             txId: components["schemas"]["TxId"];
             updatedAt: components["schemas"]["Time"];
             /** @description the newest */
@@ -2615,6 +2847,7 @@ export interface components {
             state: components["schemas"]["State"];
             /** @description while it has not ended: what it waits for */
             stuckReason?: string;
+            submittedBy?: components["schemas"]["Caller"];
             txId: components["schemas"]["TxId"];
             updatedAt: components["schemas"]["Time"];
             /** @description the newest */
@@ -2818,7 +3051,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -2828,7 +3061,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -2844,7 +3077,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -2854,7 +3087,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -2966,7 +3199,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -2976,7 +3209,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -2992,7 +3225,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3002,7 +3235,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3112,7 +3345,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3122,7 +3355,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -3138,7 +3371,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3148,7 +3381,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3237,7 +3470,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3247,7 +3480,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -3263,7 +3496,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3273,7 +3506,132 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    exportAudit: {
+        parameters: {
+            query?: {
+                /** @description the `nextCursor` of the page before */
+                cursor?: string;
+                /** @description how many a page has at most */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditExport"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON; `bad_query`: The query cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "invalid_json" | "bad_query";
+                    };
+                };
+            };
+            /** @description `unauthorized`: An API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "unauthorized";
+                    };
+                };
+            };
+            /** @description `wrong_host`: The Host header names another server; `forbidden`: The API key may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "wrong_host" | "forbidden";
+                    };
+                };
+            };
+            /** @description `body_too_slow`: The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_slow";
+                    };
+                };
+            };
+            /** @description `body_too_large`: The body is larger than allowed */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "body_too_large";
+                    };
+                };
+            };
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            429: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "too_many_bytes_from_address" | "rate_limited";
+                    };
+                };
+            };
+            /** @description `internal`: Landfall made a mistake */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "internal";
+                    };
+                };
+            };
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            503: {
+                headers: {
+                    /** @description after how many seconds to ask again */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3371,7 +3729,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `quota_reached`: The API key has as many of these as it may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3381,7 +3739,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "quota_reached";
                     };
                 };
             };
@@ -3397,7 +3755,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `too_many_listeners`: Too many callers listen to events */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `too_many_listeners`: Too many callers listen to events */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3407,7 +3765,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "too_many_listeners";
+                        code?: "too_many_bytes" | "store_unavailable" | "too_many_listeners";
                     };
                 };
             };
@@ -3491,7 +3849,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3501,7 +3859,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -3517,7 +3875,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3527,7 +3885,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3626,7 +3984,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3636,7 +3994,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -3652,7 +4010,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3662,7 +4020,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3789,7 +4147,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3799,7 +4157,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -3815,7 +4173,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3825,7 +4183,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -3939,7 +4297,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3949,7 +4307,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -3965,7 +4323,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3975,7 +4333,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4089,7 +4447,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4099,7 +4457,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4115,7 +4473,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4125,7 +4483,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4267,7 +4625,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4277,7 +4635,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4293,7 +4651,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4303,7 +4661,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4417,7 +4775,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4427,7 +4785,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4443,7 +4801,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4453,7 +4811,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4567,7 +4925,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4577,7 +4935,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4593,7 +4951,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4603,7 +4961,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4717,7 +5075,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4727,7 +5085,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4743,7 +5101,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4753,7 +5111,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4842,7 +5200,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4852,7 +5210,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -4868,7 +5226,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4878,7 +5236,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -4990,7 +5348,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5000,7 +5358,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5016,7 +5374,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5026,7 +5384,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -5123,7 +5481,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5133,7 +5491,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5149,7 +5507,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5159,7 +5517,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -5235,7 +5593,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `delegation_not_allowed`: The signer may not be delegated to this address */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5243,7 +5601,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "delegation_not_allowed";
                     };
                 };
             };
@@ -5309,7 +5667,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5319,7 +5677,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5335,7 +5693,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5345,7 +5703,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
                     };
                 };
             };
@@ -5456,7 +5814,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5466,7 +5824,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5482,7 +5840,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5492,7 +5850,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -5593,7 +5951,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5603,7 +5961,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5619,7 +5977,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5629,7 +5987,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -5727,7 +6085,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5737,7 +6095,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -5753,7 +6111,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5763,7 +6121,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -5856,7 +6214,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this */
+            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5864,7 +6222,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "already_final" | "not_asked";
+                        code?: "already_final" | "not_asked" | "version_needed";
                     };
                 };
             };
@@ -5904,7 +6262,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5914,7 +6272,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -5930,7 +6288,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5940,7 +6298,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6074,7 +6432,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6084,7 +6442,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6100,7 +6458,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6110,7 +6468,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6223,7 +6581,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6233,7 +6591,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -6249,7 +6607,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6259,7 +6617,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -6369,7 +6727,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6379,7 +6737,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -6395,7 +6753,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6405,7 +6763,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -6498,7 +6856,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this */
+            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6506,7 +6864,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "already_final" | "not_asked";
+                        code?: "already_final" | "not_asked" | "version_needed";
                     };
                 };
             };
@@ -6546,7 +6904,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6556,7 +6914,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6572,7 +6930,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6582,7 +6940,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6639,7 +6997,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `delegation_not_allowed`: The signer may not be delegated to this address */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6647,7 +7005,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "delegation_not_allowed";
                     };
                 };
             };
@@ -6723,7 +7081,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6733,7 +7091,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6749,7 +7107,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6759,7 +7117,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6825,7 +7183,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `delegation_not_allowed`: The signer may not be delegated to this address */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6833,7 +7191,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "delegation_not_allowed";
                     };
                 };
             };
@@ -6911,7 +7269,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6921,7 +7279,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -6937,7 +7295,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6947,7 +7305,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
                     };
                 };
             };
@@ -7088,7 +7446,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7098,7 +7456,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -7114,7 +7472,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7124,7 +7482,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -7265,7 +7623,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7275,7 +7633,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -7291,7 +7649,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7301,7 +7659,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -7385,7 +7743,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7395,7 +7753,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -7411,7 +7769,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7421,7 +7779,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -7545,7 +7903,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7555,7 +7913,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -7571,7 +7929,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7581,7 +7939,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -7691,7 +8049,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7701,7 +8059,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -7717,7 +8075,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7727,7 +8085,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -7837,7 +8195,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7847,7 +8205,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -7863,7 +8221,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7873,7 +8231,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8011,7 +8369,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8021,7 +8379,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8037,7 +8395,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8047,7 +8405,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8164,7 +8522,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8174,7 +8532,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8190,7 +8548,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8200,7 +8558,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8311,7 +8669,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8321,7 +8679,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8337,7 +8695,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8347,7 +8705,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8473,7 +8831,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8483,7 +8841,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8499,7 +8857,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8509,7 +8867,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8619,7 +8977,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8629,7 +8987,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8645,7 +9003,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8655,7 +9013,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8781,7 +9139,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8791,7 +9149,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8807,7 +9165,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8817,7 +9175,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -8943,7 +9301,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8953,7 +9311,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -8969,7 +9327,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8979,7 +9337,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9089,7 +9447,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9099,7 +9457,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9115,7 +9473,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9125,7 +9483,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9197,7 +9555,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9207,7 +9565,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9223,7 +9581,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9233,7 +9591,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9310,7 +9668,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9320,7 +9678,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9336,7 +9694,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9346,7 +9704,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9423,7 +9781,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9433,7 +9791,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9458,7 +9816,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ready"];
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9542,7 +9900,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9552,7 +9910,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9568,7 +9926,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9578,7 +9936,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9650,7 +10008,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9660,7 +10018,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9676,7 +10034,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9686,7 +10044,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };
@@ -9794,7 +10152,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `quota_reached`: The API key has as many of these as it may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9804,7 +10162,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "quota_reached";
                     };
                 };
             };
@@ -9820,7 +10178,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now; `too_many_sockets`: As many WebSockets are open as there may be */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `too_many_sockets`: As many WebSockets are open as there may be */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9830,7 +10188,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable" | "too_many_sockets";
+                        code?: "too_many_bytes" | "store_unavailable" | "too_many_sockets";
                     };
                 };
             };
@@ -9954,7 +10312,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9964,7 +10322,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited";
                     };
                 };
             };
@@ -9980,7 +10338,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9990,7 +10348,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "store_unavailable";
+                        code?: "too_many_bytes" | "store_unavailable";
                     };
                 };
             };

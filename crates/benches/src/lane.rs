@@ -270,6 +270,7 @@ fn request() -> Request {
         accepted_at: START,
         retry_of: None,
         at_once: None,
+        origin: None,
     }
 }
 

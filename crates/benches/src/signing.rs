@@ -13,7 +13,7 @@ use landfall_core::fees::Fees;
 use landfall_core::ports::chain::Codec;
 use landfall_core::ports::signer::{Preimage, Signature, Signer};
 use landfall_core::{Account, ChainId, ContentVersion, Gas, LaneId, Millis, Price, Slot, TxId, Wei};
-use landfall_signer::{LocalSigner, Source};
+use landfall_signer::{LocalSigner, Place, Source};
 
 /// As many as a local key signs in the thread that asks.
 pub const BATCH: usize = 16;
@@ -28,7 +28,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Result<Self> {
-        let source = Source::PrivateKey { env: "KEY".to_owned() };
+        let source = Source::PrivateKey { from: Place::Env("KEY".to_owned()) };
         let signer = LocalSigner::load_with(&source, None, |_| Some("17".repeat(32)))?;
         let drafts: Vec<_> = (0..BATCH as u64).map(|number| draft(signer.account(), number)).collect();
         let preimages: Vec<_> = drafts.iter().map(|draft| EvmCodec.preimage(draft)).collect();

@@ -217,7 +217,7 @@ impl Client {
         self.call(Method::POST, &["store", "accept"], &[], Some(&said)).await
     }
 
-    /// `new` has `name`, `role` and maybe `signers`, `ratePerS` and `expiresAt`.
+    /// `new` has `name`, `role` and maybe `signers`, `chains`, `ratePerS` and `expiresAt`.
     pub async fn create_api_key(&self, new: &Value) -> Result<ApiKey, Error> {
         self.post("/api/v1/api-keys", Some(new)).await
     }

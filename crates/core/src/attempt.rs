@@ -71,11 +71,13 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// With the sender's own authorization signed: for the count that it has once this transaction has begun.
+    /// With the sender's own authorization signed: for this chain, and for the count that it has once this transaction has
+    /// begun.
     #[must_use]
     pub fn authorized(&self, r: U256, s: U256, y_parity: bool) -> Self {
         let mut draft = self.clone();
         for item in draft.call.authorization_list.iter_mut().filter(|item| item.signed.is_none()) {
+            item.chain = item.chain.or(Some(self.lane.chain));
             item.signed = Some(SignedAuthorization { count: self.slot.next(), r, s, y_parity });
         }
         draft

@@ -226,6 +226,10 @@ pub enum BadRequestId {
     TooLong(usize),
     #[error("requestId may not contain control characters")]
     Control,
+    #[error(
+        "requestId {0:?} is one that Landfall makes itself, for a retry or for calls that were handed over together; choose another"
+    )]
+    Own(String),
 }
 
 impl RequestId {
@@ -244,6 +248,16 @@ impl RequestId {
             return Err(BadRequestId::Control);
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// As [`Self::parse`], for a key that a caller chose: not one of those that Landfall makes itself, or one caller could take the
+    /// place of another's retry.
+    pub fn chosen(text: &str) -> Result<Self, BadRequestId> {
+        let is_retry = text.strip_prefix("retry:").is_some_and(|id| id.parse::<TxId>().is_ok());
+        match is_retry || text.starts_with("calls:") {
+            true => Err(BadRequestId::Own(text.chars().take(64).collect())),
+            false => Self::parse(text),
+        }
     }
 
     #[must_use]
@@ -278,6 +292,18 @@ impl Default for Namespace {
 mod tests {
     use super::*;
     use crate::Millis;
+
+    #[test]
+    fn a_caller_chooses_no_key_that_is_made_here() {
+        let id = TxId::new(Millis(1_000), 7);
+        for own in [format!("retry:{id}"), "calls:0x12:0".to_owned()] {
+            assert!(matches!(RequestId::chosen(&own), Err(BadRequestId::Own(_))), "{own}");
+            assert!(RequestId::parse(&own).is_ok());
+        }
+        for chosen in ["retry:17", "retry", "my calls:1"] {
+            assert_eq!(RequestId::chosen(chosen).unwrap().as_str(), chosen);
+        }
+    }
 
     #[test]
     fn ids_made_later_sort_later() {

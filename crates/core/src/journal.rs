@@ -3,6 +3,8 @@
 //! It is also the outbox (callers' events are journal entries), and it alone reproduces the state: [`replay`] folds a
 //! transaction's entries into the state they lead to, and tests hold the lane to that.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::fees::Fees;
@@ -10,7 +12,7 @@ use crate::outcome::SendReport;
 use crate::request::{AskedFees, Speed};
 use crate::transaction::{Reason, TxState};
 use crate::view::{BlockRef, Receipt};
-use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, QueueOrder, Slot, TxHash, TxId, Wei};
+use crate::{ContentVersion, Gas, JournalSeq, LaneId, Millis, Origin, QueueOrder, Slot, TxHash, TxId, Wei};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -330,6 +332,8 @@ pub struct NewEntry {
     pub tx: Option<TxId>,
     pub at: Millis,
     pub entry: Entry,
+    /// Who asked for what it tells; none where nobody did.
+    pub by: Option<Arc<Origin>>,
 }
 
 /// Entries of one commit that tell of one transaction and follow each other. Stores may keep each of these as one row.
@@ -345,6 +349,7 @@ pub struct JournalRow {
     pub tx: Option<TxId>,
     pub at: Millis,
     pub entry: Entry,
+    pub by: Option<Arc<Origin>>,
 }
 
 /// Where a transaction stands, as its journal tells it.

@@ -9,11 +9,13 @@
 //! adapters implement; this crate must never know one of them.
 
 pub mod attempt;
+pub mod audit;
 pub mod confirmations;
 pub mod fees;
 pub mod ids;
 pub mod journal;
 pub mod lane;
+pub mod origin;
 pub mod outcome;
 pub mod ports;
 pub mod request;
@@ -28,4 +30,5 @@ pub use ids::{
     Account, ApiKeyId, CallerNonce, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId,
     LaneVersion, Namespace, QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId,
 };
+pub use origin::Origin;
 pub use units::{Gas, Millis, Price, Wei};

@@ -3,12 +3,14 @@
 //! Values here are decoded and valid in form. What needs the configuration or the chain (a known signer, the block
 //! gas limit) is checked by the engine's admission; JSON shapes belong to the server.
 
+use std::sync::Arc;
+
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Account, ApiKeyId, CallerNonce, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, Slot, TxId,
-    Wei,
+    Account, ApiKeyId, CallerNonce, ChainId, Fingerprint, Gas, LaneId, Millis, Origin, Price, RequestId,
+    Slot, TxId, Wei,
 };
 
 /// One thing to do on chain.
@@ -79,7 +81,7 @@ impl Payload {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// None: on any chain.
+    /// None: on any chain if it is signed by another account, and on the lane's if the sender itself is to sign it.
     pub chain: Option<ChainId>,
     /// Whose code it is to be; zero takes a delegation back.
     pub address: Account,
@@ -346,6 +348,9 @@ pub struct Request {
     /// Its caller waits for its hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<AtOnce>,
+    /// Who asked for it first. None in requests that were stored before it was.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::origin::shared")]
+    pub origin: Option<Arc<Origin>>,
 }
 
 impl Request {
@@ -461,6 +466,44 @@ mod tests {
         let text = serde_json::to_string(&AtOnce { call: Some(keyed.clone()) }).unwrap();
         assert_eq!(read(&text), Some(keyed));
         assert_eq!(serde_json::to_string(&AtOnce::default()).unwrap(), "{}");
+    }
+
+    /// Fingerprints are stored, and a request that is made again is known by its own.
+    #[test]
+    fn the_fingerprint_of_a_request_is_the_one_it_always_had() {
+        let payload = Payload {
+            to: Some(Account(Address::repeat_byte(7))),
+            value: Wei(U256::from(1_000_000)),
+            data: Bytes::from_static(&[1, 2, 3]),
+            ..Payload::default()
+        };
+        let options = Options { deadline: Some(Millis(5)), ..Options::default() };
+        let golden = fingerprint(&lane(31_337), &payload, &options).unwrap();
+        assert_eq!(
+            golden.0.to_string(),
+            "0x908b9db8deb4650a2c62126ca28f305790b44e61620930257d8e291d524c4c04"
+        );
+    }
+
+    #[test]
+    fn a_request_says_who_asked_and_one_from_before_that_says_nothing() {
+        let request = Request {
+            request_id: None,
+            payload: Payload::default(),
+            options: Options::default(),
+            fingerprint: Fingerprint(B256::ZERO),
+            accepted_at: Millis(1),
+            retry_of: None,
+            at_once: None,
+            origin: None,
+        };
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(!text.contains("origin"), "{text}");
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        let origin = Origin { key: Some("a".into()), name: "shop".into(), address: None };
+        let asked = Request { origin: Some(Arc::new(origin)), ..request };
+        let text = serde_json::to_string(&asked).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), asked);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use landfall_core::ports::chain::PoolLook;
-use landfall_core::ports::store::{Command, CommandKind, Error as StoreError, Older};
-use landfall_core::{CommandId, LaneId, Slot};
+use landfall_core::ports::store::{Acceptance, Command, CommandKind, Error as StoreError, Older};
+use landfall_core::{CommandId, LaneId, Origin, Slot};
 
 use crate::handle::{Handle, SubmitError, not_written};
 
@@ -26,6 +27,11 @@ pub enum AcceptError {
          despitePool (--despite-pool)"
     )]
     PoolUnknown { lane: LaneId, endpoint: String, why: String },
+    #[error(
+        "the lane {lane} was begun while the store was about to be accepted, and nobody has looked at its pools. Nothing was accepted: \
+         run it again"
+    )]
+    Begun { lane: LaneId },
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
@@ -42,11 +48,32 @@ impl Handle {
         self.store().older().await
     }
 
-    /// Takes the store as it is: every lane goes on once it has compared what it does not know with what waits.
-    pub async fn accept_store(&self, despite_pool: bool) -> Result<BTreeMap<LaneId, CommandId>, AcceptError> {
-        if self.older().await?.is_none() {
-            return Err(AcceptError::NotOlder);
+    /// Takes the store as it is: every lane goes on once it has compared what it does not know with what waits. A lane that is begun
+    /// meanwhile is looked at as well, in another round.
+    pub async fn accept_store(
+        &self,
+        despite_pool: bool,
+        by: Option<Arc<Origin>>,
+    ) -> Result<BTreeMap<LaneId, CommandId>, AcceptError> {
+        let mut rounds = 0;
+        loop {
+            if self.older().await?.is_none() {
+                return Err(AcceptError::NotOlder);
+            }
+            let commands = self.words(despite_pool, by.as_ref()).await?;
+            let ids = commands.iter().map(|command| (command.lane, command.id)).collect();
+            rounds += 1;
+            match self.store().accept(commands).await.map_err(not_written)? {
+                Acceptance::Yes => return Ok(self.was_accepted(ids)),
+                Acceptance::NotOlder => return Err(AcceptError::NotOlder),
+                Acceptance::Untold(lane) if rounds >= ROUNDS => return Err(AcceptError::Begun { lane }),
+                Acceptance::Untold(_) => {}
+            }
         }
+    }
+
+    /// A word for every lane, whose pools were looked at.
+    async fn words(&self, despite_pool: bool, by: Option<&Arc<Origin>>) -> Result<Vec<Command>, AcceptError> {
         let parts = self.parts();
         // Another node may have signers and lanes that this one has not: what is accepted is looked at.
         let mut lanes: BTreeSet<LaneId> = parts.signers.keys().copied().collect();
@@ -59,18 +86,16 @@ impl Handle {
         let command = |lane: LaneId| {
             let id = CommandId::new(now, parts.random.bits());
             let kind = CommandKind::AcceptStore { seen: seen.get(&lane).copied() };
-            Command { id, lane, kind, at: now }
+            Command { id, lane, kind, at: now, by: by.cloned() }
         };
-        let commands: Vec<Command> = lanes.into_iter().map(command).collect();
-        let ids = commands.iter().map(|command| (command.lane, command.id)).collect();
-        let accepted = self.store().accept(commands).await;
-        if !accepted.map_err(not_written)? {
-            return Err(AcceptError::NotOlder);
-        }
-        tracing::warn!(node = %parts.node, "a person accepted the store, which is an older copy of itself");
-        let ids: BTreeMap<LaneId, CommandId> = ids;
+        Ok(lanes.into_iter().map(command).collect())
+    }
+
+    /// Wakes the lanes that were told.
+    fn was_accepted(&self, ids: BTreeMap<LaneId, CommandId>) -> BTreeMap<LaneId, CommandId> {
+        tracing::warn!(node = %self.parts().node, "a person accepted the store, which is an older copy of itself");
         ids.keys().for_each(|lane| self.shared().work_for(*lane));
-        Ok(ids)
+        ids
     }
 
     /// Nothing of the accounts is in the pool of any endpoint, beside what this store has bytes of. What a pool is known to hold is told
@@ -110,6 +135,9 @@ impl Handle {
         }
     }
 }
+
+/// How often lanes that were begun meanwhile are looked at anew.
+const ROUNDS: u32 = 3;
 
 /// How many nonces an error names.
 const SHOWN: usize = 8;

@@ -1,12 +1,14 @@
 //! Which submissions are taken in: everything that can be told without the chain, or from what is known of it.
 
+use std::sync::Arc;
+
 use landfall_core::ports::chain::{Chain, EndpointHealth};
 use landfall_core::request::{
     AskedFees, AtOnce, Finality, NewTransaction, OnInsufficientFunds, Options, Payload, Request, fingerprint,
 };
 use landfall_core::settings::{LaneSettings, TxLimits};
 use landfall_core::view::{ChainStatus, ChainView, Tag, Tags};
-use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Price, RequestId, TxId};
+use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Origin, Price, RequestId, TxId};
 
 use crate::parts::Parts;
 
@@ -19,6 +21,8 @@ pub struct Submission {
     pub options: Options,
     /// The caller waits for its hash.
     pub at_once: Option<AtOnce>,
+    /// Who asks. It is no part of the fingerprint: whoever asks, what is asked for is the same.
+    pub origin: Option<Arc<Origin>>,
 }
 
 impl Submission {
@@ -68,6 +72,15 @@ pub enum Refused {
     SlotCannotWait(LaneId),
     #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
     CommandKeyReused { key: RequestId },
+    #[error(
+        "{open} commands of lane {lane} wait to be applied, as many as may; look why the lane does not go on, and ask again later. \
+         Nothing was stored"
+    )]
+    LaneHasCommands { lane: LaneId, open: usize },
+    #[error(
+        "{open} such commands about transaction {tx} wait to be applied, as many as may; ask again later. Nothing was stored"
+    )]
+    TxHasCommands { tx: TxId, open: usize },
     #[error("chain {chain} does not take this: {what}")]
     NotTaken { chain: ChainId, what: String },
     #[error("gas {gas} is above {limit}, the most that this chain takes in one transaction")]
@@ -76,6 +89,11 @@ pub enum Refused {
     TooLarge { bytes: usize, limit: u64 },
     #[error("authorization {position}: {why}")]
     BadAuthorization { position: usize, why: String },
+    #[error(
+        "authorization {position} would give the code of {signer} to {address}, which then may spend all that the account has; \
+         this signer's delegate_to does not list that address, so it is not signed. Nothing was stored"
+    )]
+    DelegationNotListed { position: usize, signer: Account, address: Account },
     #[error(
         "authorization {position} is by {authority}, which is a signer here: its own lane would lose a slot to it; let that \
          account send its authorization itself"
@@ -104,7 +122,7 @@ pub(crate) fn admit(
     now: Millis,
 ) -> Result<NewTransaction, Refused> {
     let fingerprint = submission.fingerprint();
-    let Submission { lane, request_id, payload, options, at_once } = submission;
+    let Submission { lane, request_id, payload, options, at_once, origin } = submission;
     if !parts.chains.contains_key(&lane.chain) {
         return Err(Refused::UnknownChain(lane.chain));
     }
@@ -120,7 +138,9 @@ pub(crate) fn admit(
         check_finality(lane.chain, asked, &chain.settings, tags)?;
     }
     let fingerprint = fingerprint?;
-    let request = Request { request_id, payload, options, fingerprint, accepted_at: now, retry_of, at_once };
+    let accepted_at = now;
+    let request =
+        Request { request_id, payload, options, fingerprint, accepted_at, retry_of, at_once, origin };
     Ok(NewTransaction { id, lane, request })
 }
 
@@ -234,8 +254,8 @@ fn check_limits(payload: &Payload, chain: ChainId, limits: &TxLimits) -> Result<
     }
 }
 
-/// An authorization by the sender is signed here, when its slot is known. One by another account that is a signer here
-/// would use up a slot of a lane that does not know of it.
+/// An authorization by the sender is signed here, when its slot is known, and only to what the operator listed. One by another
+/// account that is a signer here would use up a slot of a lane that does not know of it.
 fn check_authorizations(
     parts: &Parts,
     chain: &dyn Chain,
@@ -258,6 +278,10 @@ fn check_authorizations(
             own += 1;
             if own > 1 {
                 return Err(bad(position, "the sender can authorize itself once"));
+            }
+            if !parts.delegates.get(&lane).is_some_and(|listed| listed.contains(&item.address)) {
+                let (signer, address) = (lane.signer, item.address);
+                return Err(Refused::DelegationNotListed { position, signer, address });
             }
             continue;
         }

@@ -1,7 +1,7 @@
 //! Explanations that do not come from a lane's memory: its lane runs on another node, or on none. Said from what is stored.
 
 use landfall_core::lane::{Hold, UnknownSlot, Until, in_block, taken_sentence};
-use landfall_core::ports::store::LaneSummary;
+use landfall_core::ports::store::{LaneRow, LaneSummary};
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::{LaneId, SessionId, Slot};
 
@@ -64,7 +64,7 @@ impl Handle {
         if told.is_some() || self.runs(summary.lane) {
             return told;
         }
-        stored_hold(summary).map(|hold| hold.sentence())
+        stored_hold(&summary.row).map(|hold| hold.sentence())
     }
 
     /// What can be said of a transaction that is not in its lane's memory here.
@@ -83,7 +83,7 @@ impl Handle {
         }
         let stored = self.store().lane(tx.lane).await.ok().flatten();
         let older = self.older().await.ok().flatten().map(|why| Hold::StoreOlder { why });
-        let hold = older.or_else(|| stored.as_ref().and_then(stored_hold));
+        let hold = older.or_else(|| stored.as_ref().and_then(|lane| stored_hold(&lane.row)));
         let where_it_is = self.stored_place(tx, hold);
         let who = self.who_works(tx.lane, stored.as_ref());
         format!("{where_it_is}; {who}")
@@ -97,11 +97,12 @@ impl Handle {
             let finality = tx.request.options.finality.unwrap_or(self.finality(chain));
             return in_block(self.view(chain).as_deref(), &receipt.block, finality);
         }
+        let also = || hold.as_ref().map_or(String::new(), |hold| format!("; also, {}", hold.sentence()));
         if let Some(held) = &status.held {
-            return format!("{}; waiting for a person to approve it or to reject it", held.text);
+            return format!("{}; waiting for a person to approve it or to reject it{}", held.text, also());
         }
         match (status.state, status.slot) {
-            (TxState::AwaitingApproval, _) => "waiting for a person to approve it".to_owned(),
+            (TxState::AwaitingApproval, _) => format!("waiting for a person to approve it{}", also()),
             (TxState::Accepted | TxState::Simulated, None) => match hold {
                 Some(hold) => format!("waiting for a nonce: {}", hold.sentence()),
                 None => "waiting for a nonce".to_owned(),
@@ -137,8 +138,7 @@ impl Handle {
 }
 
 /// Why the owner assigns no nonces, as far as it has stored why.
-fn stored_hold(lane: &LaneSummary) -> Option<Hold> {
-    let row = &lane.row;
+fn stored_hold(row: &LaneRow) -> Option<Hold> {
     if let (Some(history), Some(count)) = (row.history, row.chain_count)
         && count <= history
     {
@@ -149,5 +149,22 @@ fn stored_hold(lane: &LaneSummary) -> Option<Hold> {
     }
     let (cursor, count) = (row.cursor?, row.chain_count?);
     let (last, until) = (Slot(count.0.saturating_sub(1)), Until::Person);
-    (count > cursor).then_some(Hold::UnknownSlots { first: cursor, last, until })
+    if count > cursor {
+        return Some(Hold::UnknownSlots { first: cursor, last, until });
+    }
+    row.compared_from.filter(|below| below.0 > 0).map(|below| Hold::NotCompared { below })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_runs_elsewhere_holds_for_nonces_that_were_compared_with_nothing() {
+        let (cursor, chain_count) = (Some(Slot(1_031)), Some(Slot(1_031)));
+        let of = |compared_from| LaneRow { cursor, chain_count, compared_from, ..LaneRow::default() };
+        assert_eq!(stored_hold(&of(Some(Slot(31)))), Some(Hold::NotCompared { below: Slot(31) }));
+        assert_eq!(stored_hold(&of(Some(Slot(0)))), None);
+        assert_eq!(stored_hold(&of(None)), None);
+    }
 }

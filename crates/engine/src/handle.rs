@@ -1,6 +1,6 @@
 //! What callers hold of an engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,11 +21,12 @@ use tokio::time::Instant;
 use crate::admission::{self, Refused, Submission};
 use crate::at_admission::SLOT_LIMIT;
 use crate::awaited::Listening;
+use crate::crowd;
 use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
 use crate::retention;
-use crate::steer;
+use crate::steer::{self, Wish};
 use crate::supervisor::{self, Shared};
 use crate::tasks::Tasks;
 use crate::telemetry::{Fact, Submitted};
@@ -490,7 +491,7 @@ impl Handle {
 
     /// Stores a command for the lane's owner to apply.
     pub async fn command(&self, lane: LaneId, kind: CommandKind) -> Result<CommandId, SubmitError> {
-        self.command_keyed(lane, kind, None).await
+        self.command_keyed(lane, kind, &Wish::default()).await
     }
 
     /// As [`Self::command`]; the same key on the same lane is the same command, and is applied once.
@@ -498,8 +499,9 @@ impl Handle {
         &self,
         lane: LaneId,
         kind: CommandKind,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SubmitError> {
+        let key = wish.key.as_ref();
         let parts = &self.shared.parts;
         if let Some(known) = self.known_command(lane, &kind, key).await? {
             return Ok(known);
@@ -514,12 +516,16 @@ impl Handle {
                 return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer }.into());
             }
         }
+        if crowd::is_bounded(&kind) {
+            let open = self.store().open_commands(lane, &BTreeSet::new(), crowd::MOST_COMMANDS).await?;
+            crowd::has_room(lane, &kind, &open)?;
+        }
         let now = parts.clock.now();
         let id = match key {
             Some(key) => CommandId::of_key(&lane, key),
             None => CommandId::new(now, parts.random.bits()),
         };
-        let command = Command { id, lane, kind: kind.clone(), at: now };
+        let command = Command { id, lane, kind: kind.clone(), at: now, by: wish.by.clone() };
         self.shared.writer.write(Write::Command(Box::new(command))).await.map_err(not_written)?;
         let signer = parts.telemetry.signer(lane.signer);
         let (chain, tx, node) = (lane.chain, kind.tx().map(tracing::field::display), &parts.node);

@@ -40,6 +40,7 @@ mod afar;
 mod at_admission;
 mod at_once;
 mod awaited;
+mod crowd;
 mod directory;
 mod gauges;
 mod handle;
@@ -73,7 +74,7 @@ pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};
 pub use parts::{ChainParts, Parts, PlantedInEngine, Timings};
 pub use silent::BreakLease;
-pub use steer::{AllCancelled, Cannot, SteerError};
+pub use steer::{AllCancelled, Cannot, SteerError, Wish};
 pub use telemetry::{
     Fact, Meter, Milestone, ReceiptCheck, Renewal, Settled, ShownLane, ShownSigner, Signed, Submitted,
     Telemetry, WriteEnd,

@@ -122,7 +122,7 @@ impl Lives {
             };
             facts.push(Fact::Signed { chain, what });
         }
-        for NewEntry { tx, at, entry } in &commit.journal {
+        for NewEntry { tx, at, entry, by: _ } in &commit.journal {
             match entry {
                 Entry::Reorged { .. } => facts.push(Fact::Reorged { chain }),
                 Entry::FinalReorged { .. } => facts.push(Fact::DeepReorg { chain }),
@@ -217,6 +217,7 @@ mod tests {
             accepted_at: Millis(1_000),
             retry_of: None,
             at_once: None,
+            origin: None,
         };
         let id = TxId::new(Millis(1_000), 1);
         let status = Status::accepted(Millis(1_000));
@@ -251,7 +252,7 @@ mod tests {
             closed: Vec::new(),
             journal: entries
                 .into_iter()
-                .map(|entry| NewEntry { tx: Some(tx), at: Millis(at), entry })
+                .map(|entry| NewEntry { tx: Some(tx), at: Millis(at), entry, by: None })
                 .collect(),
             commands_done: Vec::new(),
         }

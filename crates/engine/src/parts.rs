@@ -9,7 +9,7 @@ use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Signer};
 use landfall_core::ports::store::Store;
 use landfall_core::settings::{Allocation, LaneSettings, OnUnknownSlots};
-use landfall_core::{ChainId, LaneId};
+use landfall_core::{Account, ChainId, LaneId};
 
 use crate::telemetry::Telemetry;
 
@@ -82,6 +82,8 @@ pub struct Parts {
     pub slots_at_admission: BTreeSet<LaneId>,
     /// Lanes that go on by themselves over slots which they do not know, once those are proven to be none of their own.
     pub adopts_unknown: BTreeSet<LaneId>,
+    /// To which addresses' code a lane's account may be delegated (EIP-7702); a lane that is not here: to none.
+    pub delegates: BTreeMap<LaneId, BTreeSet<Account>>,
     /// Where callers reach this node, if they may be told.
     pub address: Option<String>,
     /// A readable name for leases, logs and metrics (L15).

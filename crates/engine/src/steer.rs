@@ -3,15 +3,27 @@
 //! What is accepted here is a stored command; whether it comes in time, the chain decides. What is refused here was seen
 //! in the store a moment ago: the lane's owner looks again when it applies a command.
 
+use std::sync::Arc;
+
 use landfall_core::fees::{Fees, content_ceiling};
 use landfall_core::lane::{MOST_CONTENTS, MOST_SLOTS};
 use landfall_core::ports::store::{Admission, CommandKind, Error as StoreError, TxQuery, TxRecord};
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
 use landfall_core::transaction::{ReasonCode, Terms, Transaction, TxState, Whose};
-use landfall_core::{CommandId, ContentVersion, LaneId, Price, QueueOrder, RequestId, Slot, TxHash, TxId};
+use landfall_core::{
+    CommandId, ContentVersion, LaneId, Origin, Price, QueueOrder, RequestId, Slot, TxHash, TxId,
+};
 
 use crate::admission::{self, Refused, Submission};
 use crate::handle::{Handle, SubmitError};
+
+/// How something is asked for: under which key, and by whom.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// The same key on the same lane is the same command.
+    pub key: Option<RequestId>,
+    pub by: Option<Arc<Origin>>,
+}
 
 /// Why something cannot be done to what exists.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +45,11 @@ pub enum Cannot {
     NotAsked(TxState),
     #[error("version {asked} is not what is asked about; its newest content is version {newest}")]
     OtherVersion { asked: ContentVersion, newest: ContentVersion },
+    #[error(
+        "it was replaced since it was handed over, and has {newest} versions: look at the newest one, and say which one was looked \
+         at (`version`)"
+    )]
+    VersionNeeded { newest: ContentVersion },
     #[error("there is nothing to settle: nothing unknown that does the same has taken its nonce; it is {}", .0.name())]
     NotTaken(TxState),
     #[error(
@@ -110,8 +127,8 @@ fn open(tx: &Transaction) -> Result<(), Cannot> {
 
 impl Handle {
     /// Ends it without its content, if the chain lets us.
-    pub async fn cancel(&self, tx: &Transaction, key: Option<&RequestId>) -> Result<CommandId, SteerError> {
-        self.on_tx(tx, CommandKind::Cancel { tx: tx.id }, key, |_| Ok(())).await
+    pub async fn cancel(&self, tx: &Transaction, wish: &Wish) -> Result<CommandId, SteerError> {
+        self.on_tx(tx, CommandKind::Cancel { tx: tx.id }, wish, |_| Ok(())).await
     }
 
     /// Gives it another content.
@@ -120,10 +137,10 @@ impl Handle {
         tx: &Transaction,
         payload: Payload,
         terms: Terms,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let kind = CommandKind::Replace { tx: tx.id, payload: Box::new(payload.clone()), terms };
-        self.on_tx(tx, kind, key, |handle| {
+        self.on_tx(tx, kind, wish, |handle| {
             if let Some(ending) = &tx.status.ending {
                 return Err(Cannot::Ending(ending.state()).into());
             }
@@ -151,10 +168,10 @@ impl Handle {
         record: &TxRecord,
         fees: AskedFees,
         speed: Option<Speed>,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let tx = &record.tx;
-        self.on_tx(tx, CommandKind::SpeedUp { tx: tx.id, fees, speed }, key, |handle| {
+        self.on_tx(tx, CommandKind::SpeedUp { tx: tx.id, fees, speed }, wish, |handle| {
             let chains = &handle.parts().chains;
             let chain = chains.get(&tx.lane.chain).ok_or(Refused::UnknownChain(tx.lane.chain))?;
             let top = content_ceiling(chain.settings.max_fee, chain.settings.replacement_percent);
@@ -184,23 +201,29 @@ impl Handle {
         tx: &Transaction,
         yes: bool,
         version: Option<ContentVersion>,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let newest = tx.version();
+        let asked = version;
         let version = version.unwrap_or(newest);
+        let held_for = tx.status.forgotten_as.filter(|_| tx.status.may_have_landed());
         let kind = if yes {
-            CommandKind::Approve { tx: tx.id, version: Some(version) }
+            CommandKind::Approve { tx: tx.id, version: Some(version), held_for }
         } else {
-            CommandKind::Reject { tx: tx.id, version: Some(version) }
+            CommandKind::Reject { tx: tx.id, version: Some(version), held_for }
         };
-        self.on_tx(tx, kind, key, |_| {
+        self.on_tx(tx, kind, wish, |_| {
             let status = &tx.status;
-            let asked = status.state == TxState::AwaitingApproval || status.asks_approval;
-            if !asked && status.held.is_none() {
+            let is_asked = status.state == TxState::AwaitingApproval || status.asks_approval;
+            if !is_asked && status.held.is_none() {
                 return Err(Cannot::NotAsked(status.state).into());
             }
             if version != newest {
                 return Err(Cannot::OtherVersion { asked: version, newest }.into());
+            }
+            // Whoever looked at an older one would speak of what nobody has seen.
+            if asked.is_none() && newest > ContentVersion::FIRST {
+                return Err(Cannot::VersionNeeded { newest }.into());
             }
             Ok(())
         })
@@ -214,12 +237,12 @@ impl Handle {
         tx: &Transaction,
         whose: Whose,
         looked_at: Option<TxHash>,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let taken = tx.status.taken.as_deref().map(|taken| taken.hash);
         let asked = |hash: TxHash| CommandKind::Settle { tx: tx.id, whose, hash };
         if let Some(hash) = looked_at.or(taken).or(tx.status.hash)
-            && let Some(known) = self.known_command(tx.lane, &asked(hash), key).await?
+            && let Some(known) = self.known_command(tx.lane, &asked(hash), wish.key.as_ref()).await?
         {
             return Ok(known);
         }
@@ -232,7 +255,7 @@ impl Handle {
         if let Some(looked_at) = looked_at.filter(|looked_at| *looked_at != hash) {
             return Err(Cannot::OtherTaker { looked_at, taken: hash }.into());
         }
-        Ok(self.command_keyed(tx.lane, asked(hash), key).await?)
+        Ok(self.command_keyed(tx.lane, asked(hash), wish).await?)
     }
 
     /// A command on a transaction: a known key is answered as before, an ended transaction is refused.
@@ -240,30 +263,26 @@ impl Handle {
         &self,
         tx: &Transaction,
         kind: CommandKind,
-        key: Option<&RequestId>,
+        wish: &Wish,
         check: impl FnOnce(&Self) -> Result<(), SteerError>,
     ) -> Result<CommandId, SteerError> {
-        if let Some(known) = self.known_command(tx.lane, &kind, key).await? {
+        if let Some(known) = self.known_command(tx.lane, &kind, wish.key.as_ref()).await? {
             return Ok(known);
         }
         open(tx)?;
         check(self)?;
-        Ok(self.command_keyed(tx.lane, kind, key).await?)
+        Ok(self.command_keyed(tx.lane, kind, wish).await?)
     }
 
     /// Cancels everything of a lane that has not ended.
-    pub async fn cancel_all(
-        &self,
-        lane: LaneId,
-        key: Option<&RequestId>,
-    ) -> Result<AllCancelled, SteerError> {
+    pub async fn cancel_all(&self, lane: LaneId, wish: &Wish) -> Result<AllCancelled, SteerError> {
         let of_lane = TxQuery { signer: Some(lane.signer), chain: Some(lane.chain), ..TxQuery::default() };
         let newest = self.store().txs(&TxQuery { limit: 1, ..of_lane.clone() }).await?;
         let up_to = newest.first().map_or(QueueOrder(0), |tx| tx.order);
         let mined = TxQuery { state: Some(TxState::Mined), limit: u32::MAX, ..of_lane };
         let mined = self.store().txs(&mined).await?.len() as u64;
         let summary = self.store().lane(lane).await?;
-        let command = self.command_keyed(lane, CommandKind::CancelAll { up_to }, key).await?;
+        let command = self.command_keyed(lane, CommandKind::CancelAll { up_to }, wish).await?;
         let (waiting, in_flight) = summary.map_or((0, 0), |summary| (summary.waiting, summary.bound));
         Ok(AllCancelled { command, waiting, in_flight, mined: mined.min(in_flight) })
     }
@@ -274,10 +293,10 @@ impl Handle {
         lane: LaneId,
         from: Slot,
         to: Slot,
-        key: Option<&RequestId>,
+        wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let kind = CommandKind::Fill { from, to };
-        if let Some(known) = self.known_command(lane, &kind, key).await? {
+        if let Some(known) = self.known_command(lane, &kind, wish.key.as_ref()).await? {
             return Ok(known);
         }
         let record = self.store().load_lane(lane).await?;
@@ -298,7 +317,7 @@ impl Handle {
         {
             return Err(Cannot::SlotGap { from, next }.into());
         }
-        Ok(self.command_keyed(lane, kind, key).await?)
+        Ok(self.command_keyed(lane, kind, wish).await?)
     }
 
     /// The most slots that one fill may have.
@@ -308,7 +327,12 @@ impl Handle {
     }
 
     /// Does an ended transaction again, as a new one that names it. A transaction has one retry: asking again gives the same.
-    pub async fn retry(&self, tx: &Transaction, options: Option<Options>) -> Result<Admission, SteerError> {
+    pub async fn retry(
+        &self,
+        tx: &Transaction,
+        options: Option<Options>,
+        by: Option<Arc<Origin>>,
+    ) -> Result<Admission, SteerError> {
         match tx.status.state {
             TxState::Confirmed => return Err(Cannot::Succeeded.into()),
             _ if has_landed_before(tx) => return Err(Cannot::Succeeded.into()),
@@ -328,6 +352,7 @@ impl Handle {
             payload: tx.payload().clone(),
             options,
             at_once: None,
+            origin: by,
         };
         Ok(self.submit_retry(submission, tx.id).await?)
     }

@@ -24,8 +24,8 @@ use landfall_core::ports::chain::{
 use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::signer::{Custody, Preimage, Signature, Signer};
 use landfall_core::ports::store::{
-    Acquired, Admission, Broken, ChainRecord, Command, CommandKind, Error, Holders, Kept, LaneRecord,
-    LaneSummary, Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Admission, Broken, ChainRecord, Command, CommandKind, Error, Holders, Kept,
+    LaneRecord, LaneSummary, Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, Options, Payload};
 use landfall_core::settings::LaneSettings;
@@ -203,6 +203,8 @@ struct Handled {
     /// What this node told others, and when another tells of the lane.
     announced: Arc<Mutex<Vec<LaneId>>>,
     hint: Arc<Notify>,
+    /// Lanes that another node begins, one whenever the store is about to be accepted.
+    begun: Arc<Mutex<Vec<LaneId>>>,
 }
 
 impl Handled {
@@ -217,6 +219,7 @@ impl Handled {
             asked_for_queue: Arc::default(),
             announced: Arc::default(),
             hint: Arc::default(),
+            begun: Arc::default(),
         }
     }
 
@@ -249,7 +252,13 @@ impl Log for Handled {
         answers
     }
 
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
+        let begun = self.begun.lock().unwrap().pop();
+        if let Some(lane) = begun {
+            let session = SessionId::new(Millis(1), 70);
+            self.memory.open_session(session, "other", Duration::from_secs(10)).await.unwrap();
+            self.memory.acquire(lane, session).await.unwrap();
+        }
         self.memory.accept(commands).await
     }
 }
@@ -432,6 +441,7 @@ fn parts(store: &Handled, clock: Arc<TokioClock>) -> Parts {
     Parts {
         slots_at_admission: BTreeSet::new(),
         adopts_unknown: BTreeSet::new(),
+        delegates: BTreeMap::new(),
         address: None,
         store: Arc::new(store.clone()),
         chains: BTreeMap::from([(LANE.chain, chain)]),
@@ -446,7 +456,14 @@ fn parts(store: &Handled, clock: Arc<TokioClock>) -> Parts {
 
 fn submission() -> Submission {
     let payload = Payload { to: Some(LANE.signer), value: Wei(U256::from(1)), ..Payload::default() };
-    Submission { lane: LANE, request_id: None, payload, options: Options::default(), at_once: None }
+    Submission {
+        lane: LANE,
+        request_id: None,
+        payload,
+        options: Options::default(),
+        at_once: None,
+        origin: None,
+    }
 }
 
 async fn submit(handle: &Handle) -> TxId {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+mod audit;
 mod bench;
 mod chain;
 mod keys;
@@ -12,6 +13,7 @@ mod lane;
 mod tx;
 mod webhook;
 
+pub(crate) use audit::{Audit, VerifyAudit};
 pub(crate) use bench::{Bench, BenchChain, BenchMode};
 pub(crate) use chain::Chain;
 pub(crate) use keys::{ApiKey, Import, Key, KeyAddress, NewApiKey, Password};
@@ -32,7 +34,7 @@ pub(crate) use webhook::{Webhook, WebhookDeliveries, WebhookName, WebhookWanted}
         landfall tx send --to 0x70997970C51812dc3A010C7d01b50e0d17dc79C8 --value 1ether --wait\n  \
         landfall tx list --state confirmed --json\n\n\
         Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 the transaction ended without success, 4 not found, \
-        5 not delivered, 6 no server answers."
+        5 not delivered, 6 no server answers, 7 the audit log is not what was written."
 )]
 pub(crate) struct Cli {
     /// What to log, such as `debug` or `landfall_engine=debug` (also LANDFALL_LOG).
@@ -85,6 +87,15 @@ pub(crate) enum Command {
         Commands show the key in LANDFALL_API_KEY to the server."
     )]
     ApiKey(ApiKey),
+    /// See who asked for what, and check that the record of it is whole.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  landfall audit list --limit 20\n  landfall audit verify\n  \
+        landfall audit verify --config landfall.toml --head 0x0000000000000000000000000000000000000000000000000000000000000000\n  \
+        landfall audit export --out audit.jsonl\n  landfall audit verify --file audit.jsonl\n\n\
+        An administrator's key is needed (LANDFALL_API_KEY). docs/audit.md says what is recorded, and what it can prove."
+    )]
+    Audit(Audit),
     /// Measure how many transactions land per second on this machine.
     #[command(
         after_help = "Examples:\n  landfall bench\n  landfall bench --mode single --count 20000 --json\n  \
@@ -366,7 +377,10 @@ mod tests {
     }
 
     /// Their group has examples of them.
-    const NO_EXAMPLE: [&str; 8] = [
+    const NO_EXAMPLE: [&str; 11] = [
+        "landfall audit list",
+        "landfall audit verify",
+        "landfall audit export",
         "landfall api-key create",
         "landfall api-key list",
         "landfall api-key revoke",

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     NotDelivered = 5,
     /// No answer came: whether the request arrived is not known.
     NoServer = 6,
+    /// The audit log is not what was written.
+    Tampered = 7,
 }
 
 impl From<Exit> for ExitCode {

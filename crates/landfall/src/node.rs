@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use landfall_chain::evm::EvmChain;
+use landfall_core::ports::audit::AuditLog;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::Records;
 use landfall_core::ports::signer::Signer;
@@ -16,13 +17,13 @@ use landfall_core::settings::{Allocation, OnUnknownSlots};
 use landfall_core::{Account, ChainId, LaneId, Namespace};
 use landfall_engine::{ChainParts, Engine, Meter, Parts, ShownSigner, Telemetry, Timings};
 use landfall_server::webhooks::Webhooks;
-use landfall_server::{BindError, Limits, Metrics, Observer, Server};
-use landfall_signer::Loader;
+use landfall_server::{BindError, Metrics, Observer, Server};
+use landfall_signer::{Loader, Source};
 use landfall_store::postgres::OpenError;
 use landfall_store::{Postgres, Sqlite};
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Chain, Config};
 use crate::system::{SystemClock, SystemRandom};
 use crate::traces::{CountedAndTraced, Traces};
 
@@ -42,7 +43,7 @@ impl Node {
 
     /// As [`Self::start`], with keys that the caller brings.
     pub(crate) async fn start_with(config: &Config, keys: Keys) -> Result<Self> {
-        let Keys { signers, slots_at_admission, adopts_unknown, webhooks: own_webhooks } = keys;
+        let Keys { signers, slots_at_admission, adopts_unknown, delegates, webhooks: own_webhooks } = keys;
         if config.chain.is_empty() {
             bail!("no chain is configured; add a [[chain]] with its id and rpc");
         }
@@ -52,12 +53,14 @@ impl Node {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let mut chains = BTreeMap::new();
         for chain in &config.chain {
-            let evm = EvmChain::new(chain.chain_config(), clock.clone())?;
+            let mut settings = chain.chain_config();
+            settings.callers = config.rpc.callers(&chain.caller_rpc);
+            let evm = EvmChain::new(settings, clock.clone())?;
             let parts = ChainParts { chain: Arc::new(evm), settings: chain.lane_settings() };
             chains.insert(ChainId(chain.id), parts);
         }
         let lanes = signers.keys().copied().collect();
-        let (store, records) = open_store_when_there(config).await?;
+        let Stores { store, records, audit } = open_store_when_there(config).await?;
         let metrics = Arc::new(Metrics::new(&config.node.name, chains.keys().copied())?);
         let traces = Traces::start(&config.traces, &config.node.name)?;
         let meter: Arc<dyn Meter> = match &traces {
@@ -68,6 +71,7 @@ impl Node {
         let parts = Parts {
             slots_at_admission,
             adopts_unknown,
+            delegates,
             address: config.server.address(),
             store,
             chains,
@@ -85,25 +89,23 @@ impl Node {
             telemetry,
         };
         let engine = Engine::start(parts).await?;
-        let limits = Limits {
-            body: config.server.max_body_bytes,
-            batch: config.server.max_batch,
-            connections: config.server.max_connections,
-            listeners: config.server.listeners(),
-            header_time: Duration::from_secs(config.server.header_timeout_s),
-            body_time: Duration::from_secs(config.server.body_timeout_s),
-        };
         let door = landfall_server::Parts {
             handle: engine.handle(),
             records,
-            limits,
+            audit,
+            limits: config.server.limits(),
             metrics,
             access: config.access.policy()?,
             observer: traces.clone().map(|traces| -> Arc<dyn Observer> { traces }),
             trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
             tls: config.server.tls(),
-            webhooks: own_webhooks.unwrap_or_else(|| webhooks(config)),
+            health_listen: config.server.health_listen(),
+            webhooks: match own_webhooks {
+                Some(own) => own,
+                None => webhooks(config)?,
+            },
+            rpc: config.rpc.settings(config.access.raw_quota())?,
         };
         let server = Server::bind(config.server.listen, door).await?;
         Ok(Self { engine, server, lanes, traces })
@@ -115,6 +117,11 @@ impl Node {
 
     pub(crate) fn lanes(&self) -> &[LaneId] {
         &self.lanes
+    }
+
+    /// There is no key, so that everybody may do everything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.server.is_open()
     }
 
     /// An account as log lines may show it.
@@ -145,8 +152,18 @@ pub(crate) fn addressed(error: anyhow::Error, key: &str) -> anyhow::Error {
     }
 }
 
-/// A store in a database, and the same store for documents.
-type Stores = (Arc<dyn Store>, Arc<dyn Records>);
+/// A store in a database, the same store for documents, and its audit log.
+pub(crate) struct Stores {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) audit: Arc<dyn AuditLog>,
+}
+
+impl Stores {
+    fn of(store: Arc<impl Store + Records + AuditLog + 'static>) -> Self {
+        Self { store: store.clone(), records: store.clone(), audit: store }
+    }
+}
 
 /// As [`open_store`], and waits for a database that has not started yet, as long as the configuration says.
 async fn open_store_when_there(config: &Config) -> Result<Stores> {
@@ -188,10 +205,10 @@ pub(crate) async fn open_store(config: &Config) -> Result<Stores> {
         let lease = config.lease.duration();
         let options = landfall_store::postgres::Options { lease, ..Default::default() };
         let store = Arc::new(Postgres::open(url, &namespace, &options).await?);
-        return Ok((store.clone(), store));
+        return Ok(Stores::of(store));
     }
     let store = Arc::new(Sqlite::open(url, &namespace, &landfall_store::sqlite::Options::default())?);
-    Ok((store.clone(), store))
+    Ok(Stores::of(store))
 }
 
 /// The lanes' signers, and which of the lanes hand out slots at admission.
@@ -200,46 +217,83 @@ pub(crate) struct Keys {
     pub(crate) signers: BTreeMap<LaneId, Arc<dyn Signer>>,
     pub(crate) slots_at_admission: BTreeSet<LaneId>,
     pub(crate) adopts_unknown: BTreeSet<LaneId>,
+    /// To which addresses' code their accounts may be delegated.
+    pub(crate) delegates: BTreeMap<LaneId, BTreeSet<Account>>,
     /// How webhooks are delivered, if not as configured.
     pub(crate) webhooks: Option<Webhooks>,
 }
 
-/// As configured, with the secret that the environment has.
-fn webhooks(config: &Config) -> Webhooks {
-    let env = &config.webhooks.secret_env;
-    let secret = std::env::var(env).ok();
+/// As configured, with the secret that the environment or a file has.
+fn webhooks(config: &Config) -> Result<Webhooks> {
+    let (env, file) = (&config.webhooks.secret_env, &config.webhooks.secret_file);
+    let secret = if file.as_os_str().is_empty() {
+        std::env::var(env).ok()
+    } else {
+        Some(config.access.files().read("webhooks.secret_file", file)?)
+    };
     let settings = config.webhooks.settings(secret.as_deref());
     if secret.is_some() && settings.secret.is_none() {
-        tracing::warn!("{env} has under 32 characters, so webhooks cannot be used: give it more, at random");
+        tracing::warn!(
+            "the secret of webhooks has under 32 characters, so they cannot be used: give it more, at random"
+        );
     }
-    settings
+    Ok(settings)
 }
 
 fn load_signers(config: &Config) -> Result<Keys> {
     let mut keys = Keys::default();
     let mut loader = Loader::default();
     for (position, signer) in config.signer.iter().enumerate() {
-        let source = signer.source().with_context(|| format!("signer {position}"))?;
+        let source = signer.source(config.access.files()).with_context(|| format!("signer {position}"))?;
+        warn_of_empty_password(&source)?;
         let loaded: Arc<dyn Signer> = Arc::new(loader.load(&source, signer.address)?);
-        let ids = if signer.chains.is_empty() {
-            config.chain.iter().map(|chain| chain.id).collect()
-        } else {
-            signer.chains.clone()
-        };
-        for id in ids {
-            let lane = LaneId { chain: ChainId(id), signer: loaded.account() };
+        let chains = config.chain.iter();
+        let chains = chains.filter(|chain| signer.chains.is_empty() || signer.chains.contains(&chain.id));
+        for chain in chains {
+            let lane = LaneId { chain: ChainId(chain.id), signer: loaded.account() };
+            refuse_public_key(lane.signer, chain)?;
             if signer.allocation == Allocation::Admission {
                 keys.slots_at_admission.insert(lane);
             }
             if signer.on_unknown_slots == OnUnknownSlots::Adopt {
                 keys.adopts_unknown.insert(lane);
             }
+            if !signer.delegate_to.is_empty() {
+                keys.delegates.insert(lane, signer.delegate_to.iter().copied().collect());
+            }
             if keys.signers.insert(lane, loaded.clone()).is_some() {
-                bail!("{} is configured twice for chain {id}", loaded.account());
+                bail!("{} is configured twice for chain {}", loaded.account(), chain.id);
             }
         }
     }
     Ok(keys)
+}
+
+/// A key that everybody knows is for chains on which nothing is worth anything.
+fn refuse_public_key(account: Account, chain: &Chain) -> Result<()> {
+    if chain.is_development() || !landfall_signer::is_public(account) {
+        return Ok(());
+    }
+    bail!(
+        "the key of {account} is a public test key, which everybody knows: whatever is sent to it on chain {} is taken at once. \
+         Make a key of your own (`landfall key new keys/a.json --password-file …`); if nothing on this chain is worth anything, \
+         set development = true in its [[chain]]",
+        chain.id
+    )
+}
+
+/// A key file without a password is used, since it may have been made elsewhere, and that is said.
+fn warn_of_empty_password(source: &Source) -> Result<()> {
+    if let Source::Keystore { path, password } = source
+        && password.read(&|name| std::env::var(name).ok())?.is_empty()
+    {
+        tracing::warn!(
+            keystore = %path.display(),
+            "the password of this key file is empty: whoever reads the file has the key. Make a new key with a password, and \
+             move what the account has to it"
+        );
+    }
+    Ok(())
 }
 
 /// Ctrl-C, or the signal that service managers send.

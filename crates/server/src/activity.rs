@@ -1,12 +1,9 @@
-//! Whether anything goes on on a connection: requests that are answered, and answers that are still being sent. One on which
-//! nothing does, from its first moment on, is given up after a time, so that silent callers cannot take all places.
+//! Requests of one connection, each with where it comes from, and counted until the last of its answer is sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -14,66 +11,15 @@ use axum::extract::Request;
 use axum::response::Response;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
-use tokio::time::Instant;
 use tower_service::Service;
 
-/// How often it is looked.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// What goes on on one connection.
-pub(crate) struct Activity {
-    began: Instant,
-    running: AtomicUsize,
-    /// When something last went on, in milliseconds since it began.
-    last: AtomicU64,
-}
-
-impl Activity {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), running: AtomicUsize::new(0), last: AtomicU64::new(0) })
-    }
-
-    fn touch(&self) {
-        let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(since, Ordering::Relaxed);
-    }
-
-    /// Comes when nothing has gone on for so long.
-    pub(crate) async fn silent_for(&self, limit: Duration) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY.min(limit)).await;
-            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-            let silent = self.began.elapsed().saturating_sub(last);
-            if self.running.load(Ordering::Relaxed) == 0 && silent >= limit {
-                return;
-            }
-        }
-    }
-}
-
-/// One request, until the last of its answer.
-struct Running(Arc<Activity>);
-
-impl Running {
-    fn new(activity: &Arc<Activity>) -> Self {
-        activity.running.fetch_add(1, Ordering::Relaxed);
-        activity.touch();
-        Self(activity.clone())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.touch();
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+use crate::doors::{Line, Peer, Running};
 
 /// The router of one connection.
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub(crate) router: Router,
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) line: Arc<Line>,
 }
 
 impl<B> Service<axum::http::Request<B>> for Watched
@@ -89,11 +35,14 @@ where
         <Router as Service<Request>>::poll_ready(&mut self.router, cx)
     }
 
-    fn call(&mut self, request: axum::http::Request<B>) -> Self::Future {
-        let running = Running::new(&self.activity);
+    fn call(&mut self, mut request: axum::http::Request<B>) -> Self::Future {
+        let mut running = self.line.begins();
+        request.extensions_mut().insert(Peer(self.line.peer()));
+        request.extensions_mut().insert(self.line.clone());
         let answered = self.router.call(request.map(Body::new));
         Box::pin(async move {
             let answer = answered.await?;
+            running.is_answered();
             Ok(answer.map(|body| Body::new(Sent { body, _running: running })))
         })
     }

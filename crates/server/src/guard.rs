@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -33,6 +33,30 @@ impl Guard {
         let text = origin.to_str().ok()?;
         self.origins.iter().any(|trusted| trusted.eq_ignore_ascii_case(text)).then(|| origin.clone())
     }
+}
+
+/// Headers by which proxies say that they pass a request on, beside those that begin with `x-forwarded`.
+const FORWARDING: &[&str] = &[
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-host",
+    "x-original-forwarded-for",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "x-envoy-external-address",
+];
+
+/// A proxy seems to have passed this on: it says so, or speaks a version that hardly anything but a proxy speaks by itself.
+pub(crate) fn is_forwarded(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_10
+        || headers.keys().any(|name| {
+            let name = name.as_str();
+            name.starts_with("x-forwarded") || FORWARDING.contains(&name)
+        })
 }
 
 /// Refuses what a page of another origin asks for.

@@ -9,7 +9,7 @@ use landfall_core::{Account, ChainId, JournalSeq, TxId};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::access::Caller;
+use crate::access::{Caller, Place, Quota};
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::{event, tail};
@@ -17,6 +17,8 @@ use crate::{event, tail};
 const PAGE: u32 = 500;
 /// How long a store that does not answer is left alone.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether the key of one to whom nothing happens is still good.
+const JUDGE_EVERY: Duration = Duration::from_secs(15);
 
 /// What a listener wants to hear of.
 pub(crate) struct Wanted {
@@ -37,7 +39,7 @@ impl Wanted {
     }
 
     fn hears(&self, row: &JournalRow, name: &str) -> bool {
-        self.caller.sees(row.lane.signer)
+        self.caller.sees_lane(row.lane)
             && self.chain.is_none_or(|chain| row.lane.chain == chain)
             && self.signer.is_none_or(|signer| row.lane.signer == signer)
             && self.tx.is_none_or(|tx| row.tx == Some(tx))
@@ -59,6 +61,7 @@ pub(crate) struct Listener {
     ready: VecDeque<JournalRow>,
     reader: event::Reader,
     _place: OwnedSemaphorePermit,
+    _of_key: Place,
 }
 
 impl Drop for Listener {
@@ -69,6 +72,7 @@ impl Drop for Listener {
 
 impl Listener {
     pub(crate) async fn new(app: App, wanted: Wanted) -> Result<Self, Problem> {
+        let of_key = app.keyring.quotas().take(&wanted.caller, Quota::Listeners)?;
         // Listeners stay for long: they must not take the places of all other callers.
         let place = app.listeners.clone().try_acquire_owned().map_err(|_| {
             let most = app.limits.listeners;
@@ -83,7 +87,7 @@ impl Listener {
         };
         app.metrics.listeners(1);
         let (ready, reader) = (VecDeque::new(), event::Reader::default());
-        Ok(Self { app, wanted, after, ready, reader, _place: place })
+        Ok(Self { app, wanted, after, ready, reader, _place: place, _of_key: of_key })
     }
 
     /// The next event; none when the server stops, or the listener's key was taken back.
@@ -108,8 +112,12 @@ impl Listener {
             }
             match self.app.handle.store().journal_after(self.after, PAGE).await {
                 Ok(rows) if rows.is_empty() => {
-                    if !self.app.tail.beyond(self.after).await {
-                        return None;
+                    let beyond = self.app.tail.beyond(self.after);
+                    match tokio::time::timeout(JUDGE_EVERY, beyond).await {
+                        Ok(true) => {}
+                        Ok(false) => return None,
+                        Err(_) if self.app.keyring.still(&self.wanted.caller).await => {}
+                        Err(_) => return None,
                     }
                 }
                 Ok(rows) => self.ready.extend(rows),

@@ -48,6 +48,9 @@ codes! {
     WrongContentType, "wrong_content_type", UNSUPPORTED_MEDIA_TYPE, "The body must be sent as application/json";
     BodyTooLarge, "body_too_large", PAYLOAD_TOO_LARGE, "The body is larger than allowed";
     BodyTooSlow, "body_too_slow", REQUEST_TIMEOUT, "The body did not come in time";
+    TooManyBytes, "too_many_bytes", SERVICE_UNAVAILABLE, "As many bytes of bodies are being read as there may be";
+    TooManyBytesOfOne, "too_many_bytes_from_address", TOO_MANY_REQUESTS, "As many bytes of bodies from one address are being read as there may be";
+    TooManyStreams, "too_many_streams", TOO_MANY_REQUESTS, "Callers without a key hold as many streams as they may";
     MissingField, "missing_field", BAD_REQUEST, "A field is missing";
     UnknownField, "unknown_field", BAD_REQUEST, "A field is not known";
     WrongType, "wrong_type", BAD_REQUEST, "A field has the wrong type";
@@ -73,6 +76,7 @@ codes! {
     GasAboveCap, "gas_above_chain_cap", UNPROCESSABLE_ENTITY, "The chain takes no such gas in one transaction";
     NotTaken, "not_taken_by_chain", UNPROCESSABLE_ENTITY, "The chain does not take such a transaction";
     BadAuthorization, "bad_authorization", UNPROCESSABLE_ENTITY, "An authorization cannot be used";
+    DelegationNotAllowed, "delegation_not_allowed", FORBIDDEN, "The signer may not be delegated to this address";
     AuthorityManaged, "authority_managed", UNPROCESSABLE_ENTITY, "An authorization is by another signer of this installation";
     FinalityLacking, "finality_unavailable", UNPROCESSABLE_ENTITY, "The chain has no such finality";
     FinalityUnknown, "finality_unknown", SERVICE_UNAVAILABLE, "It is not known yet whether the chain has such a finality";
@@ -84,6 +88,8 @@ codes! {
     TooManyKeys, "too_many_keys", CONFLICT, "There are too many API keys";
     ChangedMeanwhile, "changed_meanwhile", CONFLICT, "It was changed by somebody else meanwhile";
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
+    TooManyCommands, "too_many_commands", TOO_MANY_REQUESTS, "As many commands wait as there may";
+    QuotaReached, "quota_reached", TOO_MANY_REQUESTS, "The API key has as many of these as it may";
     CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
     WrongHost, "wrong_host", FORBIDDEN, "The Host header names another server";
     NotFound, "not_found", NOT_FOUND, "Not found";
@@ -94,6 +100,7 @@ codes! {
     TooManyVersions, "too_many_versions", CONFLICT, "The transaction was replaced too often";
     AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
     NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
+    VersionNeeded, "version_needed", CONFLICT, "It has several versions";
     NothingToSettle, "nothing_to_settle", CONFLICT, "There is nothing to settle";
     OtherTaker, "other_taker", CONFLICT, "Another transaction took the nonce";
     SlotBound, "slot_bound", CONFLICT, "The nonce is in use";
@@ -178,7 +185,8 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // That a lane holds is told elsewhere, once.
-        let is_ours = !matches!(self.code, Code::NoSlot | Code::OutOfSync | Code::FinalityUnknown);
+        let is_ours =
+            !matches!(self.code, Code::NoSlot | Code::OutOfSync | Code::FinalityUnknown | Code::TooManyBytes);
         if self.code.status().is_server_error() && is_ours {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }
@@ -231,7 +239,9 @@ impl From<AcceptError> for Problem {
         let code = match error {
             AcceptError::Submit(error) => return error.into(),
             AcceptError::NotOlder => Code::NotOlder,
-            AcceptError::InPool { .. } | AcceptError::PoolUnknown { .. } => Code::InPool,
+            AcceptError::InPool { .. } | AcceptError::PoolUnknown { .. } | AcceptError::Begun { .. } => {
+                Code::InPool
+            }
         };
         Self::new(code, error.to_string())
     }
@@ -249,6 +259,7 @@ impl From<SteerError> for Problem {
             Cannot::TooManyContents(_) => Code::TooManyVersions,
             Cannot::AtCeiling { .. } | Cannot::TooManyAttempts(_) => Code::AtCeiling,
             Cannot::NotAsked(_) | Cannot::OtherVersion { .. } => Code::NotAsked,
+            Cannot::VersionNeeded { .. } => Code::VersionNeeded,
             Cannot::NotTaken(_) | Cannot::MayHaveLanded => Code::NothingToSettle,
             Cannot::OtherTaker { .. } => Code::OtherTaker,
             Cannot::SlotBound { .. } => Code::SlotBound,
@@ -286,10 +297,15 @@ impl From<Refused> for Problem {
             Refused::UnknownPredecessor(_) => (Code::UnknownPredecessor, "options.after.txId"),
             Refused::SlotCannotWait(_) => (Code::Unsupported, "options.after"),
             Refused::CommandKeyReused { .. } => (Code::RequestIdReused, "requestId"),
+            Refused::LaneHasCommands { .. } | Refused::TxHasCommands { .. } => {
+                let problem = Self::new(Code::TooManyCommands, refused.to_string());
+                return Self { retry_after: Some(1), ..problem };
+            }
             Refused::NotTaken { .. } => (Code::NotTaken, "payload"),
             Refused::GasAboveCap { .. } => (Code::GasAboveCap, "payload.gas"),
             Refused::TooLarge { .. } => (Code::DataTooLarge, "payload.data"),
             Refused::BadAuthorization { .. } => (Code::BadAuthorization, "payload.authorizationList"),
+            Refused::DelegationNotListed { .. } => (Code::DelegationNotAllowed, "payload.authorizationList"),
             Refused::AuthorityManaged { .. } => (Code::AuthorityManaged, "payload.authorizationList"),
             Refused::FinalityLacking { .. } => (Code::FinalityLacking, "options.finality"),
             Refused::FinalityUnknown { .. } => (Code::FinalityUnknown, "options.finality"),

@@ -9,65 +9,39 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use landfall_core::Millis;
+use landfall_core::ports::audit::AuditLog;
 use landfall_core::ports::records::Records;
 use landfall_core::ports::store::Error as StoreError;
 use landfall_engine::Handle;
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::{Audit, Keyring, Policy};
 use crate::connections;
+use crate::doors::{Crowd, Doors, Room};
 use crate::guard::{self, Guard};
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::probe::Probe;
 use crate::problem::{Code, Problem};
 use crate::routes;
-use crate::rpc::{Keeper, Sockets, Underway};
+use crate::rpc::{self, Answers, CallsKept, Keeper, Sockets, Underway};
 use crate::tail::Tail;
-use crate::tls::TlsFiles;
+use crate::tls::{Tls, TlsFiles};
 use crate::webhooks::{Desk, Webhooks};
 
 /// How often it is looked what of the audit log may go.
 const TRIM_EVERY: Duration = Duration::from_secs(3_600);
-
-/// What is taken at most.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Bytes of one body.
-    pub body: usize,
-    /// Transactions of one batch.
-    pub batch: usize,
-    /// Connections at once.
-    pub connections: usize,
-    /// Callers that listen to events at once.
-    pub listeners: usize,
-    /// Time for a request's headers, and how long a connection may be idle.
-    pub header_time: Duration,
-    /// Time for a request's body.
-    pub body_time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            body: 8 * 1024 * 1024,
-            batch: 1_000,
-            connections: 1_000,
-            listeners: 200,
-            header_time: Duration::from_secs(30),
-            body_time: Duration::from_secs(30),
-        }
-    }
-}
 
 /// What a server is made of.
 pub struct Parts {
     pub handle: Handle,
     /// The same store that the handle's engine writes to.
     pub records: Arc<dyn Records>,
+    /// The audit log of that store.
+    pub audit: Arc<dyn AuditLog>,
     pub limits: Limits,
     /// The meter that the engine behind the handle was started with.
     pub metrics: Arc<Metrics>,
@@ -79,7 +53,10 @@ pub struct Parts {
     pub cors_origins: Vec<String>,
     /// None: without TLS.
     pub tls: Option<TlsFiles>,
+    /// Where health is served beside, and nothing else; none: only with the rest.
+    pub health_listen: Option<SocketAddr>,
     pub webhooks: Webhooks,
+    pub rpc: rpc::Settings,
 }
 
 /// Why nothing is served.
@@ -93,6 +70,12 @@ pub enum BindError {
          the variable that access.admin_key_env names"
     )]
     NoKeys { listen: SocketAddr },
+    #[error(
+        "there is no API key, and whoever reaches {listen} could spend from every signer: other users of this machine, and \
+         whoever a proxy on it lets through. Make a key first (`landfall api-key create --role admin --name me --config \
+         landfall.toml`), or say that this is meant with access.open = true"
+    )]
+    NotOpen { listen: SocketAddr },
     #[error("TLS cannot be served: {0}")]
     Tls(String),
     #[error("events could not be delivered: {0}")]
@@ -109,13 +92,17 @@ pub(crate) struct App {
     pub(crate) tail: Tail,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rpc: Arc<rpc::Settings>,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) keeper: Arc<Keeper>,
+    pub(crate) calls_kept: Arc<CallsKept>,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) underway: Arc<Underway>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) audit: Audit,
     pub(crate) probe: Arc<Probe>,
     pub(crate) desk: Desk,
+    pub(crate) doors: Arc<Doors>,
     /// Places for callers that listen to events.
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) trade_head_age: Duration,
@@ -127,22 +114,27 @@ pub struct Server {
     handle: Handle,
     tail: Tail,
     keeper: Arc<Keeper>,
+    calls_kept: Arc<CallsKept>,
     sockets: Arc<Sockets>,
     listener: TcpListener,
     router: Router,
+    health: Option<(TcpListener, Router)>,
+    metrics: Arc<Metrics>,
     limits: Limits,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Tls>,
     desk: Desk,
     audit: Audit,
     keep_audit: Option<Duration>,
+    is_open: bool,
 }
 
 impl Server {
-    /// Takes the address; requests wait until [`Server::run`].
+    /// Checks everything, then takes the address; requests wait until [`Server::run`].
     pub async fn bind(listen: SocketAddr, parts: Parts) -> Result<Self, BindError> {
         let Parts {
             handle,
             records,
+            audit: audit_log,
             limits,
             metrics,
             access,
@@ -150,60 +142,97 @@ impl Server {
             trade_head_age,
             cors_origins,
             tls,
+            health_listen,
             webhooks,
+            rpc,
         } = parts;
         let tls = tls.map(|files| files.load().map_err(BindError::Tls)).transpose()?;
-        let refused = |error| BindError::Listen { listen, error };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
         let engine = handle.parts();
         let (clock, random) = (engine.clock.clone(), engine.random.clone());
-        let audit = Audit::new(records.clone(), clock.clone(), random.clone(), &engine.node);
         let keep_audit = access.keep_audit;
-        let access = Policy { loopback: address.ip().is_loopback(), ..access };
+        let access = Policy { loopback: listen.ip().is_loopback(), ..access };
         let keyring = Arc::new(Keyring::new(records.clone(), clock, random, access));
-        if !address.ip().is_loopback() && !keyring.any().await? {
-            return Err(BindError::NoKeys { listen });
+        if !keyring.any().await? {
+            if !listen.ip().is_loopback() {
+                return Err(BindError::NoKeys { listen });
+            }
+            if !keyring.policy().open {
+                return Err(BindError::NotOpen { listen });
+            }
         }
-        let guarded = from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin);
+        let is_open = keyring.is_open().await?;
+        let audit = Audit::start(audit_log, records.clone(), engine.clock.clone(), &engine.node).await?;
         let tail = Tail::new();
         let desk = Desk::new(handle.clone(), records.clone(), tail.clone(), webhooks, metrics.clone());
         let desk = desk.map_err(|error| BindError::Webhooks(error.to_string()))?;
-        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone()));
+        // Nobody is heard before everything is known to be in order.
+        let (listener, address) = bound(listen).await?;
+        let health = match health_listen {
+            Some(listen) => Some(bound(listen).await?),
+            None => None,
+        };
+        if tls.is_none() && !address.ip().is_loopback() {
+            tracing::warn!(
+                "{address} is served without TLS: whoever is on the way reads the API keys that are shown. Name a certificate \
+                 (server.tls_certificate, server.tls_key), or let nothing but a proxy with TLS reach it"
+            );
+        }
+        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone(), rpc.raw));
+        let calls_kept = Arc::new(CallsKept::new(handle.clone(), records.clone()));
         let sockets = Arc::new(Sockets::new());
         let app = App {
             handle: handle.clone(),
             records,
             tail: tail.clone(),
             limits,
-            metrics,
+            metrics: metrics.clone(),
+            answers: Arc::new(Answers::new(rpc.budget)),
+            rpc: Arc::new(rpc),
             keeper: keeper.clone(),
+            calls_kept: calls_kept.clone(),
             sockets: sockets.clone(),
             underway: Arc::default(),
             keyring,
             audit: audit.clone(),
             probe: Arc::default(),
             desk: desk.clone(),
+            doors: Doors::new(&limits),
             listeners: Arc::new(Semaphore::new(limits.listeners)),
             trade_head_age,
             observer,
         };
-        let router = routes::router(app)
-            // The body is read, and measured, before.
-            .layer(DefaultBodyLimit::disable())
-            .layer(from_fn_with_state(limits, connections::whole_body))
-            .layer(guarded)
-            .layer(CatchPanicLayer::custom(|_| {
-                use axum::response::IntoResponse;
-                Problem::new(Code::Internal, "the request could not be handled; the log says more")
-                    .into_response()
-            }));
-        Ok(Self { handle, tail, keeper, sockets, listener, router, limits, tls, desk, audit, keep_audit })
+        let health = health.map(|(listener, address)| {
+            (listener, outermost(routes::health_router(app.clone()), address, Vec::new()))
+        });
+        let router = outermost(routes::router(app), address, cors_origins);
+        Ok(Self {
+            handle,
+            tail,
+            keeper,
+            calls_kept,
+            sockets,
+            listener,
+            router,
+            health,
+            metrics,
+            limits,
+            tls,
+            desk,
+            audit,
+            keep_audit,
+            is_open,
+        })
     }
 
     /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// There is no key, so that everybody may do everything until one is made.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
@@ -217,14 +246,54 @@ impl Server {
             sockets.stop();
         };
         let follow = tail.follow(&handle);
-        let serve = connections::serve(self.listener, self.tls, self.router, self.limits, stop);
+        let (limits, tls) = (self.limits, self.tls.as_ref().map(Tls::config));
+        let room = if self.is_open { Room::of_open(&limits) } else { Room::of(&limits) };
+        let crowd = Crowd::new(room, self.metrics.clone());
+        let serve = connections::serve(self.listener, tls, self.router, limits, crowd, stop);
+        let ended = tail.clone();
+        let health = async move {
+            let Some((listener, router)) = self.health else { return };
+            let limits = limits.for_health();
+            let crowd = Crowd::new(Room::of(&limits), self.metrics);
+            connections::serve(listener, None, router, limits, crowd, ended.stopped()).await;
+        };
+        let renew = async move {
+            match self.tls {
+                Some(tls) => tls.follow().await,
+                None => std::future::pending().await,
+            }
+        };
         let keep = keeper.run(self.sockets.stopped());
         let trim = trim_audit(&self.audit, &handle, self.keep_audit);
         tokio::select! {
-            ((), (), (), ()) = async { tokio::join!(follow, keep, serve, self.desk.run()) } => {}
+            ((), (), (), (), ()) = async { tokio::join!(follow, keep, serve, health, self.desk.run()) } => {}
             () = trim => {}
+            () = self.calls_kept.run() => {}
+            () = renew => {}
         }
+        self.audit.stop().await;
     }
+}
+
+/// Takes an address.
+async fn bound(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+    let refused = |error| BindError::Listen { listen, error };
+    let listener = TcpListener::bind(listen).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// The layers that every request passes first, whatever it asks for.
+fn outermost(router: Router, address: SocketAddr, cors_origins: Vec<String>) -> Router {
+    router
+        // The body is read, and measured, before.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin))
+        .layer(CatchPanicLayer::custom(|_| {
+            use axum::response::IntoResponse;
+            Problem::new(Code::Internal, "the request could not be handled; the log says more")
+                .into_response()
+        }))
 }
 
 /// Removes what is too old of the audit log, a little at a time, for ever. As with other history a clock that is ahead is not believed.

@@ -11,13 +11,18 @@ use landfall_core::request::{AccessItem, AskedFees, Authorization, Finality, Opt
 use landfall_core::settings::Allocation;
 use landfall_core::transaction::{Content, Ending, Transaction};
 use landfall_core::view::{BlockRef, ChainView, Receipt, Standing};
-use landfall_core::{ContentVersion, LaneId, Millis, SessionId};
+use landfall_core::{ContentVersion, LaneId, Millis, Origin, SessionId};
 use serde_json::{Map, Value, json};
 
 /// Always with three digits of a second, so that texts sort as times do.
 pub(crate) fn time(at: Millis) -> Value {
     let ms = i64::try_from(at.0).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(format!("{time:.3}")))
+}
+
+/// Who asked, as everybody may see it: the id and the name of the API key. The address is for administrators.
+pub(crate) fn by(origin: &Origin) -> Value {
+    without_nulls(json!({ "keyId": origin.key.as_deref(), "name": &*origin.name }))
 }
 
 /// Leaves out what is null, so that an absent thing is absent.
@@ -60,6 +65,7 @@ pub(crate) fn kept(kept: &Kept) -> Value {
         "nonce": kept.slot,
         "hash": kept.hash,
         "reason": kept.reason,
+        "submittedBy": kept.origin.as_deref().map(by),
         "acceptedAt": time(kept.accepted_at),
         "updatedAt": time(kept.ended_at),
         "removed": true,
@@ -100,6 +106,7 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "wonVersion": status.won.as_ref().map(|won| won.version),
         "singleWitness": status.single_witness.then_some(true),
         "reason": status.reason,
+        "submittedBy": tx.request.origin.as_deref().map(by),
         "acceptedAt": time(tx.request.accepted_at),
         "updatedAt": time(status.updated_at),
     }))
@@ -297,6 +304,9 @@ pub(crate) fn journal_row(row: &JournalRow) -> Value {
     if let Some(event) = row.entry.event() {
         map.insert("event".into(), json!(event));
     }
+    if let Some(origin) = row.by.as_deref() {
+        map.insert("by".into(), by(origin));
+    }
     if let Ok(Value::Object(entry)) = serde_json::to_value(&row.entry) {
         map.extend(entry);
     }
@@ -327,6 +337,7 @@ pub(crate) fn lane(summary: &LaneSummary, rules: Rules, hold: Option<String>) ->
         "resets": resets(summary),
         "healthy": hold.is_none(),
         "holdReason": hold,
+        "notCompared": summary.row.compared_from.filter(|below| below.0 > 0),
         "owner": summary.owner.as_ref().map(|(node, session)| {
             let until = summary.owned_until.map(time);
             let mut owner = json!({ "node": node, "session": session, "since": begun(*session) });

@@ -1,11 +1,21 @@
-//! TLS in front of everything: a certificate and its key, from files.
+//! TLS in front of everything: a certificate and its key, from files. They are read again when they change, so that a
+//! certificate is renewed without a restart; connections that are open keep the one they have.
+//!
+//! TLS 1.3 and 1.2 are spoken, the latter with ECDHE and an AEAD only: that is all that rustls has with ring.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Where the certificate and its key are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,35 +25,112 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// The files' bytes.
+#[derive(Default, PartialEq, Eq)]
+struct Content {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
 impl TlsFiles {
-    pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, String> {
-        let certificates = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| format!("the key {} cannot be read: {error}", self.key.display()))?;
-        let mut config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)
-            .map_err(|error| {
-                format!(
-                    "the certificate {} and the key {} cannot be used: {error}",
-                    self.certificate.display(),
-                    self.key.display()
-                )
-            })?;
+    fn read(&self) -> Result<Content, String> {
+        let bytes = |what: &str, file: &Path| {
+            std::fs::read(file)
+                .map_err(|error| format!("the {what} {} cannot be read: {error}", file.display()))
+        };
+        Ok(Content { certificate: bytes("certificate", &self.certificate)?, key: bytes("key", &self.key)? })
+    }
+
+    fn pair(&self, content: &Content, crypto: &CryptoProvider) -> Result<CertifiedKey, String> {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let unreadable = |error| format!("the certificate {certificate} cannot be read: {error}");
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&content.certificate)
+            .collect::<Result<_, _>>()
+            .map_err(unreadable)?;
+        if chain.is_empty() {
+            return Err(format!("there is no certificate in {certificate}"));
+        }
+        let secret = PrivateKeyDer::from_pem_slice(&content.key)
+            .map_err(|error| format!("the key {key} cannot be read: {error}"))?;
+        CertifiedKey::from_der(chain, secret, crypto).map_err(|error| {
+            format!("the certificate {certificate} and the key {key} cannot be used: {error}")
+        })
+    }
+
+    pub(crate) fn load(self) -> Result<Tls, String> {
+        let builder = ServerConfig::builder();
+        let crypto = builder.crypto_provider().clone();
+        let content = self.read()?;
+        let pair = Arc::new(Pair(RwLock::new(Arc::new(self.pair(&content, &crypto)?))));
+        let mut config = builder.with_no_client_auth().with_cert_resolver(pair.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Tls { files: self, content, refused: None, pair, crypto, config: Arc::new(config) })
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let shown = file.display();
-    let unreadable = |error| format!("the certificate {shown} cannot be read: {error}");
-    let found: Vec<_> = CertificateDer::pem_file_iter(file)
-        .map_err(unreadable)?
-        .collect::<Result<_, _>>()
-        .map_err(unreadable)?;
-    if found.is_empty() {
-        return Err(format!("there is no certificate in {shown}"));
+/// The certificate that new connections are shown.
+#[derive(Debug)]
+struct Pair(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Pair {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
-    Ok(found)
+}
+
+/// TLS as it is served.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    content: Content,
+    /// The files that could not be used at the last look, and why, once that was said.
+    refused: Option<(String, bool)>,
+    pair: Arc<Pair>,
+    crypto: Arc<CryptoProvider>,
+    config: Arc<ServerConfig>,
+}
+
+impl Tls {
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// Looks at the files for ever.
+    pub(crate) async fn follow(mut self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.look();
+        }
+    }
+
+    /// Takes a new pair; what cannot be used leaves the old one in place. One of two files may be newer for a moment, so
+    /// that is said when it is so twice.
+    fn look(&mut self) {
+        let read = self.files.read();
+        if matches!(&read, Ok(content) if *content == self.content) {
+            self.refused = None;
+            return;
+        }
+        let new = read.and_then(|content| Ok((self.files.pair(&content, &self.crypto)?, content)));
+        match new {
+            Ok((pair, content)) => {
+                *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+                self.content = content;
+                self.refused = None;
+                tracing::info!(
+                    certificate = %self.files.certificate.display(),
+                    "new connections are shown the new certificate"
+                );
+            }
+            Err(why) => {
+                let again = self.refused.take().filter(|(before, _)| *before == why);
+                if matches!(again, Some((_, false))) {
+                    tracing::error!(
+                        "the new certificate is not used, and the one before is kept, until it expires: {why}. Put a \
+                         certificate and its key in place that belong together"
+                    );
+                }
+                self.refused = Some((why, again.is_some()));
+            }
+        }
+    }
 }

@@ -8,4 +8,4 @@
 
 pub mod local;
 
-pub use local::{LoadError, Loader, LocalSigner, PasswordFrom, Source, keystore};
+pub use local::{LoadError, Loader, LocalSigner, Place, Source, is_public, keystore};

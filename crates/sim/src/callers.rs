@@ -122,9 +122,10 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         },
     };
     let by_nonce = marker.is_multiple_of(BY_NONCE) && options.after.is_none();
-    // A person may say no to a dear one, and a call that gets no slot in time is taken back.
+    // A person may say no to a dear one or to a delegation, and a call that gets no slot in time is taken back.
+    let is_asked = dear || delegates;
     let may_end_otherwise =
-        options.deadline.is_some() || options.after.is_some() || dear || by_nonce || fails_dry;
+        options.deadline.is_some() || options.after.is_some() || is_asked || by_nonce || fails_dry;
     let max_fee = options.max_fee_per_gas.map(|price| price.0);
     // Some callers wait for a hash, which nobody has whose transaction follows another.
     let at_once = match by_nonce {
@@ -137,6 +138,7 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
         payload,
         options,
         at_once,
+        origin: None,
     };
     let asked = Asked {
         key,
@@ -331,8 +333,8 @@ fn retry_later(world: &Arc<World>, nodes: &Arc<Nodes>, id: TxId) {
         if let Some(handle) = chosen.and_then(|node| nodes.handle(node))
             && world.lock().faults_on
             // Twice, as an impatient caller would: it is one transaction.
-            && let Ok(Ok(first)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None)).await
-            && let Ok(Ok(again)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None)).await
+            && let Ok(Ok(first)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None, None)).await
+            && let Ok(Ok(again)) = tokio::time::timeout(PATIENCE, handle.retry(&record.tx, None, None)).await
         {
             let id_of = |admission: &Admission| match admission {
                 Admission::New(tx) | Admission::Replay(tx) => tx.id,

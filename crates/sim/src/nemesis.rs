@@ -7,7 +7,7 @@ use alloy_primitives::{Bytes, U256};
 use landfall_core::ports::store::{CommandKind, LaneSummary, Reads, TxQuery};
 use landfall_core::transaction::TxState;
 use landfall_core::{Account, ChainId, LaneId, QueueOrder, Slot};
-use landfall_engine::Handle;
+use landfall_engine::{Handle, Wish};
 
 use crate::chain::model::{BASE_FEE, FIRST_BALANCE, Fate};
 use crate::chain::wire::{Content, Wire};
@@ -352,7 +352,12 @@ async fn meddle(world: &Arc<World>, nodes: &Arc<Nodes>) {
             if let Some(content) = Content::read(&tx.payload().data).filter(|_| yes && asks) {
                 world.lock().approved.insert(content);
             }
-            tokio::time::timeout(Duration::from_secs(5), handle.decide(&tx, yes, None, None)).await.ok();
+            tokio::time::timeout(
+                Duration::from_secs(5),
+                handle.decide(&tx, yes, Some(tx.version()), &Wish::default()),
+            )
+            .await
+            .ok();
         }
     }
 }

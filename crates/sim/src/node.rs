@@ -128,9 +128,13 @@ impl Nodes {
         let first = accounts(1);
         let at_admission = signers.keys().filter(|lane| first.contains(&lane.signer)).copied();
         let at_admission = at_admission.filter(|_| scenario.slots_at_admission).collect();
+        // Callers delegate to their own account, and take that back.
+        let nobody = Account(Address::ZERO);
+        let delegates = signers.keys().map(|lane| (*lane, [lane.signer, nobody].into())).collect();
         Parts {
             slots_at_admission: at_admission,
             adopts_unknown: Default::default(),
+            delegates,
             address: None,
             node: store.name.clone(),
             store: Arc::new(store),

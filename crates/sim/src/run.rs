@@ -7,6 +7,7 @@ use std::time::Duration;
 use landfall_core::Millis;
 use landfall_core::ports::store::{CommandKind, Reads};
 use landfall_core::transaction::Whose;
+use landfall_engine::Wish;
 use landfall_store::Memory;
 
 use crate::callers;
@@ -275,7 +276,7 @@ async fn settle_taken(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checker
     for tx in checkers.all().await.into_iter().filter(|tx| tx.status.taken.is_some()) {
         let handles = nodes.alive().into_iter().filter_map(|node| nodes.handle(node));
         for handle in handles {
-            if handle.settle(&tx, Whose::Ours, None, None).await.is_ok() {
+            if handle.settle(&tx, Whose::Ours, None, &Wish::default()).await.is_ok() {
                 world.trace(format_args!("an operator settles {} as ours", tx.id));
                 settled.push(tx.id);
                 break;
@@ -303,7 +304,7 @@ async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
     }
     if let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) {
         world.trace(format_args!("an operator accepts the store"));
-        handle.accept_store(true).await.ok();
+        handle.accept_store(true, None).await.ok();
     }
     if early {
         tokio::time::sleep(Duration::from_secs(60)).await;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Admission, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases,
-    Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Admission, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord,
+    LaneSummary, Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, NewTransaction};
 use landfall_core::transaction::{Status, Transaction};
@@ -307,7 +307,7 @@ fn all_failed(count: usize) -> Vec<Result<Written, WriteError>> {
 
 #[async_trait]
 impl Log for SimStore {
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
         self.reach("accept the store").await.map_err(WriteError::Failed)?;
         self.memory.accept(commands).await
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use landfall_core::journal::JournalRow;
 use landfall_core::ports::store::{
-    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Older, Pulse, Reads, Store, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary,
+    Leases, Log, Older, Pulse, Reads, Store, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
@@ -87,7 +87,7 @@ impl Log for Faulty {
         }
     }
 
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
         self.store.accept(commands).await
     }
 

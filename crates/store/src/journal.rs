@@ -2,30 +2,51 @@
 //!
 //! What a commit tells of one transaction in a row (that it was sent and is in a block, say) is one row. It has the number of its
 //! last entry, and those before it have the numbers before that. Its text is the entry itself, or a list of entries with
-//! their times.
+//! their times and with who asked for what they tell.
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use landfall_core::journal::{Entry, JournalRow, NewEntry};
-use landfall_core::{JournalSeq, Millis};
+use landfall_core::request::Request;
+use landfall_core::{JournalSeq, Millis, Origin};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
 struct Told<'a> {
     at: Millis,
     entry: &'a Entry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a Origin>,
 }
 
-#[derive(Deserialize)]
-struct Read {
-    at: Millis,
-    entry: Entry,
+/// An entry of a row.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Read {
+    pub(crate) at: Millis,
+    pub(crate) entry: Entry,
+    #[serde(default, with = "landfall_core::origin::shared")]
+    pub(crate) by: Option<Arc<Origin>>,
+}
+
+/// The text of the row that tells of an admission.
+pub(crate) fn accepted(request: &Request) -> serde_json::Result<Cow<'static, str>> {
+    match request.origin.as_deref() {
+        None => Ok(Cow::Borrowed(r#"{"type":"accepted"}"#)),
+        Some(by) => {
+            let told = Told { at: request.accepted_at, entry: &Entry::Accepted, by: Some(by) };
+            serde_json::to_string(&[told]).map(Cow::Owned)
+        }
+    }
 }
 
 /// The text of a row for entries that are [told together](landfall_core::journal::told_together).
 pub(crate) fn text(entries: &[NewEntry]) -> serde_json::Result<String> {
     match entries {
-        [one] => serde_json::to_string(&one.entry),
+        [one] if one.by.is_none() => serde_json::to_string(&one.entry),
         many => {
-            let told: Vec<_> = many.iter().map(|new| Told { at: new.at, entry: &new.entry }).collect();
+            let told = many.iter().map(|new| Told { at: new.at, entry: &new.entry, by: new.by.as_deref() });
+            let told: Vec<Told<'_>> = told.collect();
             serde_json::to_string(&told)
         }
     }
@@ -36,13 +57,13 @@ pub(crate) fn entries(
     seq: JournalSeq,
     at: Millis,
     text: &str,
-) -> serde_json::Result<Vec<(JournalSeq, Millis, Entry)>> {
+) -> serde_json::Result<Vec<(JournalSeq, Read)>> {
     if !text.starts_with('[') {
-        return Ok(vec![(seq, at, serde_json::from_str(text)?)]);
+        return Ok(vec![(seq, Read { at, entry: serde_json::from_str(text)?, by: None })]);
     }
     let read: Vec<Read> = serde_json::from_str(text)?;
     let first = seq.0.saturating_add(1).saturating_sub_unsigned(read.len() as u64);
-    Ok((first..).zip(read).map(|(seq, read)| (JournalSeq(seq), read.at, read.entry)).collect())
+    Ok((first..).map(JournalSeq).zip(read).collect())
 }
 
 /// The entries after a number, from the rows whose last entry is after it. The first of these may begin before it.
@@ -59,7 +80,9 @@ mod tests {
     use super::*;
 
     fn new(tx: Option<u128>, at: u64, entry: Entry) -> NewEntry {
-        NewEntry { tx: tx.map(|id| TxId(uuid::Uuid::from_u128(id))), at: Millis(at), entry }
+        let by = Origin { key: Some("k".into()), name: "shop".into(), address: None };
+        let by = at.is_multiple_of(2).then(|| Arc::new(by));
+        NewEntry { tx: tx.map(|id| TxId(uuid::Uuid::from_u128(id))), at: Millis(at), entry, by }
     }
 
     #[test]
@@ -81,7 +104,8 @@ mod tests {
             back.extend(entries(JournalSeq(last), at, &text(told).unwrap()).unwrap());
         }
         assert_eq!(rows, 5, "what is about the lane stands alone");
-        let given = (1..).zip(&journal).map(|(seq, new)| (JournalSeq(seq), new.at, new.entry.clone()));
+        let read = |new: &NewEntry| Read { at: new.at, entry: new.entry.clone(), by: new.by.clone() };
+        let given = (1..).zip(&journal).map(|(seq, new)| (JournalSeq(seq), read(new)));
         assert_eq!(back, given.collect::<Vec<_>>());
     }
 
@@ -89,7 +113,7 @@ mod tests {
     #[test]
     fn a_row_of_one_entry_is_the_entry_itself() {
         let read = entries(JournalSeq(9), Millis(5), r#"{"type":"accepted"}"#).unwrap();
-        assert_eq!(read, [(JournalSeq(9), Millis(5), Entry::Accepted)]);
+        assert_eq!(read, [(JournalSeq(9), Read { at: Millis(5), entry: Entry::Accepted, by: None })]);
         assert_eq!(text(&[new(Some(1), 5, Entry::Accepted)]).unwrap(), r#"{"type":"accepted"}"#);
     }
 }

@@ -4,10 +4,10 @@
 //! An admission is looked for by its key, then by its id, then by its caller's nonce: a key that is known says what is meant,
 //! whatever nonce comes with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall_core::ports::store::{Admission, Kept, TxUpdate, Write};
+use landfall_core::ports::store::{Admission, Command, Kept, TxUpdate, Write};
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{CommandId, LaneId, Millis, QueueOrder, SessionId, Slot, TxId};
@@ -111,6 +111,12 @@ pub(crate) fn kept_under_id(kept: Kept, new: &NewTransaction) -> Result<Admissio
         && kept.request_id == new.request.request_id
         && kept.fingerprint == new.request.fingerprint;
     if again { Ok(Admission::Removed(kept)) } else { Err(id_taken(kept.id)) }
+}
+
+/// A lane that no command is for, while a store is accepted.
+pub(crate) fn untold(lanes: impl IntoIterator<Item = LaneId>, commands: &[Command]) -> Option<LaneId> {
+    let told: BTreeSet<LaneId> = commands.iter().map(|command| command.lane).collect();
+    lanes.into_iter().find(|lane| !told.contains(lane))
 }
 
 /// Is a transaction so long finished that its history may go?

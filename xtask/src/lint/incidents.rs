@@ -1,4 +1,5 @@
-//! The map of incidents: every test that it names exists, each row says one of three things, and its numbers add up.
+//! The map of incidents: every test that it names exists, each row says one of three things, and its numbers add up. The page
+//! of threats: every test that its table names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -9,6 +10,9 @@ use crate::process;
 use crate::workspace::Workspace;
 
 const PAGE: &str = "docs/incidents.md";
+const THREATS: &str = "docs/threats.md";
+/// The table of threats whose last column names tests.
+const SHOWN_BY: &str = "| shown by |";
 
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let listed = process::output(
@@ -22,7 +26,31 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
         known.extend(defined(&text).map(str::to_owned));
     }
     let page = std::fs::read_to_string(workspace.root.join(PAGE))?;
-    Ok(complaints(&page, &known))
+    let mut complaints = complaints(&page, &known);
+    let threats = std::fs::read_to_string(workspace.root.join(THREATS))?;
+    complaints.extend(unshown(&threats, &known));
+    Ok(complaints)
+}
+
+/// Threats that name a test which is not there, or neither a test nor a page.
+fn unshown(page: &str, known: &BTreeSet<String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let after = page.lines().skip_while(|line| !line.ends_with(SHOWN_BY)).skip(2);
+    for line in after.take_while(|line| line.starts_with("| ")) {
+        let shown_by = line.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
+        let names: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() && !shown_by.contains("](") {
+            complaints.push(format!("{THREATS}: nothing shows this: {line}"));
+        }
+        let missing = names.iter().filter(|name| !known.contains(**name) && !shown_by.contains("]("));
+        complaints.extend(
+            missing.map(|name| format!("{THREATS} names `{name}`, which is no test: correct the name")),
+        );
+    }
+    if !page.contains(SHOWN_BY) {
+        complaints.push(format!("{THREATS} has no table with a column `shown by`"));
+    }
+    complaints
 }
 
 /// The names that a source file gives to something: functions, and the tests that a macro makes of a list.
@@ -110,6 +138,17 @@ mod tests {
     fn a_page_whose_tests_exist_and_whose_numbers_add_up_passes() {
         assert_eq!(complaints(PAGE, &known()), [""; 0]);
         assert!(known().is_superset(&["it_holds", "it_is_found", "listed"].map(str::to_owned).into()));
+    }
+
+    #[test]
+    fn a_threat_names_a_test_that_exists_or_a_page() {
+        let page = "| from | attack | shown by |\n|---|---|---|\n| a | b | `it_holds`, `listed` |\n| a | b | [c](c.md) |\n\n| a | `no` |\n";
+        assert_eq!(unshown(page, &known()), [""; 0]);
+        let missing = unshown(&page.replace("it_holds", "it_held"), &known());
+        assert!(missing.len() == 1 && missing[0].contains("it_held"), "{missing:?}");
+        let bare = unshown(&page.replace("`it_holds`, `listed`", "it is so"), &known());
+        assert!(bare.len() == 1 && bare[0].contains("nothing shows"), "{bare:?}");
+        assert_eq!(unshown("no table", &known()).len(), 1);
     }
 
     #[test]

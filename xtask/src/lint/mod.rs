@@ -1,8 +1,10 @@
 //! `cargo xtask lint`: what CI refuses. Every step runs, cheap ones first, and each complaint is a sentence that
 //! says what to do.
 
+mod dependencies;
 mod direction;
 mod incidents;
+mod licence;
 mod links;
 mod opt_in;
 mod texts;
@@ -19,9 +21,10 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<Vec<String>>);
 
 /// Whether every step passed.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
-    let steps: [Step<'_>; 8] = [
+    let steps: [Step<'_>; 9] = [
         ("crate direction", &|| Ok(direction::check(&workspace.packages))),
         ("crate direction, all the way down", &|| direction::check_reach(workspace)),
+        ("dependencies", &|| dependencies::check(workspace)),
         ("lint opt-in", &|| opt_in::check(workspace)),
         ("texts", &|| texts::check(workspace)),
         ("incidents", &|| incidents::check(workspace)),

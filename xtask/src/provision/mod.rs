@@ -7,8 +7,9 @@
 mod anvil;
 mod clients;
 mod postgres;
-mod schemathesis;
+mod pypi;
 mod standardwebhooks;
+mod systemd;
 mod typescript;
 mod valgrind;
 
@@ -34,9 +35,11 @@ pub(crate) struct Tool {
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
     let cache = workspace.cache();
+    systemd::provide();
     Ok(vec![
         anvil::provide(&cache)?,
-        schemathesis::provide(&cache)?,
+        pypi::provide(&pypi::SCHEMATHESIS, &cache)?,
+        pypi::provide(&pypi::KUBERNETES_VALIDATE, &cache)?,
         typescript::provide(&workspace.root)?,
         clients::provide(&workspace.root, &cache)?,
         standardwebhooks::provide(&cache)?,

@@ -15,7 +15,7 @@ use landfall_core::fees::Fees;
 use landfall_core::ports::chain::{Codec, SignedTx};
 use landfall_core::ports::signer::{Preimage, Signature};
 use landfall_core::request::Authorization;
-use landfall_core::{Account, ChainId, Slot, TxHash};
+use landfall_core::{Account, ChainId, Slot, TxHash, Wei};
 
 /// The codec of every EVM chain; the chain id comes with the draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Codec for EvmCodec {
 
     fn authorization(&self, draft: &Draft) -> Option<Preimage> {
         let own = draft.call.authorization_list.iter().find(|item| item.signed.is_none())?;
-        let word = word_of(own, draft.slot.next());
+        let word = own_word(own, draft.lane.chain, draft.slot);
         let mut bytes = vec![eip7702::constants::MAGIC];
         word.encode(&mut bytes);
         Some(Preimage { digest: word.signature_hash(), bytes: bytes.into() })
@@ -63,7 +63,8 @@ impl Codec for EvmCodec {
         // What it will pay is known when it is in a block; until then nodes show the most.
         shown["gasPrice"] = serde_json::json!(format!("{:#x}", tx.max_fee_per_gas()));
         let (chain, slot) = (tx.chain_id().map(ChainId), Slot(tx.nonce()));
-        Ok(SignedTx { hash: TxHash(*tx.tx_hash()), from: Account(from), slot, chain, shown })
+        let most = Wei(most(&tx));
+        Ok(SignedTx { hash: TxHash(*tx.tx_hash()), from: Account(from), slot, chain, most, shown })
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Account> {
@@ -85,8 +86,14 @@ fn word_of(authorization: &Authorization, count: Slot) -> eip7702::Authorization
     }
 }
 
+/// An authorization by the sender itself: always for the chain that the transaction is for.
+fn own_word(authorization: &Authorization, chain: ChainId, slot: Slot) -> eip7702::Authorization {
+    let here = Authorization { chain: authorization.chain.or(Some(chain)), ..authorization.clone() };
+    word_of(&here, slot.next())
+}
+
 /// As it stands in a transaction. One that is not signed has a signature of nobody's: it is signed before it is sent.
-fn signed_word(authorization: &Authorization, slot: Slot) -> eip7702::SignedAuthorization {
+fn signed_word(authorization: &Authorization, draft: &Draft) -> eip7702::SignedAuthorization {
     match authorization.signed {
         Some(s) => eip7702::SignedAuthorization::new_unchecked(
             word_of(authorization, s.count),
@@ -95,10 +102,18 @@ fn signed_word(authorization: &Authorization, slot: Slot) -> eip7702::SignedAuth
             s.s,
         ),
         None => {
-            let word = word_of(authorization, slot.next());
+            let word = own_word(authorization, draft.lane.chain, draft.slot);
             eip7702::SignedAuthorization::new_unchecked(word, 0, U256::ZERO, U256::ZERO)
         }
     }
+}
+
+/// The most that a transaction can take from its sender.
+fn most(tx: &TxEnvelope) -> U256 {
+    let gas = U256::from(tx.max_fee_per_gas()).saturating_mul(U256::from(tx.gas_limit()));
+    let blobs = U256::from(tx.max_fee_per_blob_gas().unwrap_or_default())
+        .saturating_mul(U256::from(tx.blob_gas_used().unwrap_or_default()));
+    tx.value().saturating_add(gas).saturating_add(blobs)
 }
 
 enum Unsigned {
@@ -134,7 +149,7 @@ fn unsigned(draft: &Draft) -> Unsigned {
             to: to.0,
             value,
             access_list,
-            authorization_list: list.map(|item| signed_word(item, draft.slot)).collect(),
+            authorization_list: list.map(|item| signed_word(item, draft)).collect(),
             input,
         });
     }

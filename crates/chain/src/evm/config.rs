@@ -30,6 +30,27 @@ pub struct Config {
     pub requests_per_s: Vec<u32>,
     /// What the chain asks of prices.
     pub pricing: Pricing,
+    /// How callers' questions are passed on.
+    pub callers: CallersConfig,
+}
+
+/// How callers' questions are passed on: beside everything else, and with limits of their own.
+#[derive(Debug, Clone)]
+pub struct CallersConfig {
+    /// Where they go; none: to the chain's endpoints, over HTTP where there is one that speaks it.
+    pub endpoints: Vec<String>,
+    /// How many a second each endpoint may get; 0: as many as there are.
+    pub requests_per_s: u32,
+    /// How many may be under way at once; four times as many more may wait.
+    pub at_once: usize,
+    /// How long one may take, its wait included.
+    pub answer_time: Duration,
+}
+
+impl Default for CallersConfig {
+    fn default() -> Self {
+        Self { endpoints: Vec::new(), requests_per_s: 0, at_once: 64, answer_time: Duration::from_secs(10) }
+    }
 }
 
 /// How a chain wants to be paid.
@@ -85,6 +106,7 @@ impl Config {
             head_memory: Duration::from_secs(60),
             requests_per_s: Vec::new(),
             pricing: Pricing::default(),
+            callers: CallersConfig::default(),
         }
     }
 }

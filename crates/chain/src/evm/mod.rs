@@ -7,16 +7,17 @@
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
 //! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `waiting`, `taker`,
-//!   `witness`, `ask`: one file for each question of the port
+//!   `witness`: one file for each question of the port
+//! - `callers`: what callers ask, beside all of that and without a trace in it
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
 //! - `seeded`, `planted`: all of this on made-up endpoints that misbehave, in tests; bugs that must be found there
 
 mod abilities;
-mod ask;
 mod batch;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod bench;
+mod callers;
 mod classify;
 mod codec;
 mod config;
@@ -54,15 +55,16 @@ use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{
-    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Taker,
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Room, Taker,
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
 use landfall_core::witness::Witness;
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
+use callers::Callers;
 pub use codec::EvmCodec;
-pub use config::{BuildError, Config, Pricing};
+pub use config::{BuildError, CallersConfig, Config, Pricing};
 use heads::Heads;
 use pool::Pool;
 
@@ -70,6 +72,7 @@ use pool::Pool;
 pub struct EvmChain {
     codec: EvmCodec,
     pool: Arc<Pool>,
+    callers: Callers,
     heads: Heads,
     pricing: Pricing,
 }
@@ -77,13 +80,14 @@ pub struct EvmChain {
 impl EvmChain {
     /// Builds the chain without asking anything of its endpoints: one that is down now may be up later.
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
-        Ok(Self::over(Pool::new(&config, clock)?, &config))
+        let pool = Arc::new(Pool::new(&config, Arc::clone(&clock))?);
+        let callers = Callers::new(&config, &pool, &clock)?;
+        Ok(Self::over(pool, callers, &config))
     }
 
-    fn over(pool: Pool, config: &Config) -> Self {
-        let pool = Arc::new(pool);
+    fn over(pool: Arc<Pool>, callers: Callers, config: &Config) -> Self {
         let heads = Heads::new(&pool, config);
-        Self { codec: EvmCodec, pool, heads, pricing: config.pricing }
+        Self { codec: EvmCodec, pool, callers, heads, pricing: config.pricing }
     }
 }
 
@@ -157,8 +161,13 @@ impl Chain for EvmChain {
         send::all(&self.pool, raw).await
     }
 
-    async fn ask(&self, method: &str, params: &serde_json::Value) -> Result<String, AskError> {
-        ask::first(&self.pool, method, params).await
+    async fn ask(
+        &self,
+        method: &str,
+        params: &serde_json::Value,
+        room: &dyn Room,
+    ) -> Result<String, AskError> {
+        self.callers.ask(method, params, room).await
     }
 
     async fn pools(&self, account: Account) -> Vec<PoolLook> {

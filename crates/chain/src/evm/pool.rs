@@ -67,7 +67,11 @@ impl Pool {
         if config.endpoints.is_empty() {
             return Err(BuildError::NoEndpoint(config.id));
         }
-        let links = config.endpoints.iter().enumerate().map(|(at, url)| link(config, at, url));
+        let links = config
+            .endpoints
+            .iter()
+            .enumerate()
+            .map(|(at, url)| link(config, at, url, config.request_timeout));
         Self::over(config, clock, links.collect::<Result<_, _>>()?)
     }
 
@@ -208,13 +212,19 @@ impl Pool {
     }
 }
 
-fn link(config: &Config, at: usize, url: &str) -> Result<(Name, Link), BuildError> {
+/// The way to an endpoint, on which one request may take so long.
+pub(super) fn link(
+    config: &Config,
+    at: usize,
+    url: &str,
+    limit: Duration,
+) -> Result<(Name, Link), BuildError> {
     let chain = config.id;
     let url =
         Url::parse(url.trim()).map_err(|error| BuildError::BadUrl { chain, at, why: error.to_string() })?;
     let name = Name::of(&url);
     let link = match url.scheme() {
-        "http" | "https" => Link::http(url, config.connect_timeout, config.request_timeout)
+        "http" | "https" => Link::http(url, config.connect_timeout, limit)
             .map_err(|error| BuildError::Client { chain, name: name.to_string(), why: error.to_string() })?,
         "ws" | "wss" => Link::ws(&url, config.connect_timeout),
         other => {

@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
-use alloy_json_rpc::{Id, Request, RequestPacket, ResponsePacket, ResponsePayload};
+use alloy_json_rpc::{
+    Id, Request, RequestPacket, Response, ResponsePacket, ResponsePayload, SerializedRequest,
+};
 use alloy_primitives::B256;
 use alloy_pubsub::{PubSubConnect, PubSubFrontend, RawSubscription};
 use alloy_transport::TransportError;
 use alloy_transport_ws::WsConnect;
+use landfall_core::ports::chain::{NoRoom, Room};
 use reqwest::{StatusCode, Url, header};
 use tokio::sync::Mutex;
 
@@ -86,6 +89,55 @@ impl Link {
     }
 }
 
+/// Bytes that came over the wire for one request; nobody has judged them.
+pub(crate) enum Heard {
+    /// Over HTTP: a status, how long to wait, and a body.
+    Body { status: StatusCode, wait: Option<Duration>, body: Vec<u8> },
+    /// Over a WebSocket.
+    Answer(Response),
+}
+
+/// Why nothing, or not all of it, came over the wire.
+pub(crate) enum Unheard {
+    Lost(Failure),
+    NoRoom(NoRoom),
+}
+
+impl Link {
+    /// Sends one request and reads what comes back as long as there is room for it.
+    pub(crate) async fn hear(&self, request: SerializedRequest, room: &dyn Room) -> Result<Heard, Unheard> {
+        match self {
+            Self::Http { client, url } => hear_body(client, url.clone(), &request, room).await,
+            Self::Ws(link) => {
+                // Messages come whole, so they are measured when they are there.
+                let lost = || Unheard::Lost(Failure::Lost("no answer to this request came back".to_owned()));
+                let packet = link.exchange(RequestPacket::Single(request)).await.map_err(Unheard::Lost)?;
+                let answer = match packet {
+                    ResponsePacket::Single(answer) => answer,
+                    ResponsePacket::Batch(answers) => answers.into_iter().next().ok_or_else(lost)?,
+                };
+                let length = match &answer.payload {
+                    ResponsePayload::Success(result) => result.get().len(),
+                    ResponsePayload::Failure(error) => {
+                        error.message.len() + error.data.as_ref().map_or(0, |data| data.get().len())
+                    }
+                };
+                room.take(length).map_err(Unheard::NoRoom)?;
+                Ok(Heard::Answer(answer))
+            }
+            #[cfg(test)]
+            Self::Made(node) => {
+                let unreadable = |error: serde_json::Error| Unheard::Lost(Failure::Lost(error.to_string()));
+                let answer = node.post(serde_json::to_value(&request).map_err(unreadable)?).await;
+                let lost = || Unheard::Lost(Failure::Lost("connection reset".to_owned()));
+                let (status, body, wait) = answer.ok_or_else(lost)?;
+                room.take(body.len()).map_err(Unheard::NoRoom)?;
+                Ok(Heard::Body { status, wait, body: body.into_bytes() })
+            }
+        }
+    }
+}
+
 /// TLS is rustls with `ring`. A provider that is installed already is as good.
 fn install_tls() {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -96,11 +148,7 @@ fn install_tls() {
 async fn post(client: &reqwest::Client, url: Url, packet: &RequestPacket) -> Result<ResponsePacket, Failure> {
     let mut response = client.post(url).json(packet).send().await.map_err(lost)?;
     let status = response.status();
-    let wait = response
-        .headers()
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
-        .map(Duration::from_secs);
+    let wait = wait_of(&response);
     let length = response.content_length().and_then(|length| usize::try_from(length).ok());
     let mut body = Vec::with_capacity(length.unwrap_or(0).min(EXPECTED_BODY));
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
@@ -110,6 +158,44 @@ async fn post(client: &reqwest::Client, url: Url, packet: &RequestPacket) -> Res
         body.extend_from_slice(&chunk);
     }
     decode(status, &body, wait)
+}
+
+/// How long an endpoint asks us to wait.
+fn wait_of(response: &reqwest::Response) -> Option<Duration> {
+    let said = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    said.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Room for a body is made in such steps at least, and by a quarter of what there is.
+const STEP: usize = 16 << 10;
+
+/// Reads a body piece by piece. One that says how long it is needs room for all of it before any is read.
+async fn hear_body(
+    client: &reqwest::Client,
+    url: Url,
+    request: &SerializedRequest,
+    room: &dyn Room,
+) -> Result<Heard, Unheard> {
+    let lost = |error| Unheard::Lost(lost(error));
+    let mut response = client.post(url).json(request).send().await.map_err(lost)?;
+    let (status, wait) = (response.status(), wait_of(&response));
+    let length = response.content_length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let mut taken = length.unwrap_or(0);
+    room.take(taken).map_err(Unheard::NoRoom)?;
+    let mut body: Vec<u8> = Vec::with_capacity(taken.min(EXPECTED_BODY));
+    while let Some(chunk) = response.chunk().await.map_err(lost)? {
+        let wanted = body.len() + chunk.len();
+        if wanted > taken {
+            room.take(wanted - taken).map_err(Unheard::NoRoom)?;
+            taken = wanted;
+        }
+        if wanted > body.capacity() {
+            // Doubling, as vectors do, would take twice the room that was asked for.
+            body.reserve_exact(chunk.len() + STEP.max(body.len() / 4));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Heard::Body { status, wait, body })
 }
 
 /// What a HTTP answer says. Some nodes send JSON-RPC errors with an error status, so the body is looked at first.

@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Address, U256, address};
 use landfall_core::attempt::{Call, Draft, Sealed};
-use landfall_core::ports::chain::{BlockAt, Chain};
+use landfall_core::ports::chain::{BlockAt, Chain, Codec as _};
 use landfall_core::ports::signer::Signer;
 use landfall_core::request::{Authorization, SignedAuthorization};
 use landfall_core::{Account, Slot};
@@ -85,4 +85,18 @@ async fn whose_word_an_authorization_is_follows_from_its_signature() {
     assert_ne!(codec.authority(&changed), Some(signer().account()));
     let nobody = SignedAuthorization { r: U256::ZERO, s: U256::ZERO, ..signed.signed.unwrap() };
     assert_eq!(codec.authority(&Authorization { signed: Some(nobody), ..signed }), None);
+}
+
+#[test]
+fn the_senders_own_authorization_is_for_the_transactions_chain_also_if_none_is_said() {
+    let mut said = transfer(0, dynamic());
+    said.call.authorization_list = vec![own()];
+    let mut unsaid = said.clone();
+    unsaid.call.authorization_list = vec![Authorization { chain: None, ..own() }];
+    let codec = landfall_chain::evm::EvmCodec;
+    let digest = |draft: &Draft| codec.authorization(draft).map(|preimage| preimage.digest);
+    assert_eq!(digest(&unsaid), digest(&said));
+    assert_eq!(codec.preimage(&unsaid).digest, codec.preimage(&said).digest);
+    let signed = |draft: &Draft| draft.authorized(U256::from(1), U256::from(2), false);
+    assert_eq!(codec.preimage(&signed(&unsaid)).digest, codec.preimage(&signed(&said)).digest);
 }

@@ -4,7 +4,7 @@ use alloy_primitives::{Address, B256, U256, address};
 use landfall_chain::evm::EvmCodec;
 use landfall_core::ports::chain::{BlockAt, Chain, Codec, Error};
 use landfall_core::ports::signer::Signer;
-use landfall_core::request::Authorization;
+use landfall_core::request::{Authorization, SignedAuthorization};
 use landfall_core::view::BlockRef;
 use landfall_core::{Account, Slot, TxHash, Wei};
 use serde_json::{Value, json};
@@ -57,6 +57,29 @@ async fn the_taker_is_the_accounts_own_transaction_with_that_count() {
     assert_eq!(call.data.as_ref(), [0xab, 0xcd]);
     let creation = chain.taker(&AT, Account(ALICE), Slot(7)).await.unwrap().unwrap();
     assert_eq!((creation.hash, creation.to, creation.value), (TxHash(HASHES[2]), None, Wei(U256::from(9))));
+}
+
+/// By them a delegation is told from a call that is like it in all else, and from somebody else's.
+#[tokio::test]
+async fn the_taker_shows_each_of_its_authorizations_with_its_signature() {
+    let authorization = |chain: u64, count: u64, y_parity: u8| {
+        json!({
+            "chainId": format!("{chain:#x}"), "address": BOB, "nonce": format!("{count:#x}"),
+            "yParity": format!("{y_parity:#x}"), "r": "0x1", "s": "0x2",
+        })
+    };
+    let mut block = whole();
+    block["transactions"][1]["authorizationList"] =
+        json!([authorization(DEV_CHAIN.0, 8, 1), authorization(0, 9, 0)]);
+    let stub = Stub::start().await;
+    serving(&stub, block);
+    let call = chain(&[stub.url()]).taker(&AT, Account(ALICE), Slot(6)).await.unwrap().unwrap();
+    let signed = |chain, count, y_parity| {
+        let (r, s) = (U256::from(1), U256::from(2));
+        let signed = Some(SignedAuthorization { count: Slot(count), r, s, y_parity });
+        Authorization { chain, address: Account(BOB), signed }
+    };
+    assert_eq!(call.authorizations, [signed(Some(DEV_CHAIN), 8, true), signed(None, 9, false)]);
 }
 
 /// The block with an authorization of Alice's for her count 8, in Bob's transaction.

@@ -66,6 +66,7 @@ impl Lane {
         let limit = if enough { 0 } else { held_up.saturating_add(leaving).saturating_add(ahead) };
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         self.load.running = true;
+        self.load.began_accepted = self.is_accepted();
         self.load.more = false;
         self.load.news = false;
         plan.actions.push(Action::Load { limit, taken: self.taken_commands() });
@@ -76,6 +77,7 @@ impl Lane {
         if loaded.waiting.len() as u64 >= u64::from(loaded.asked) {
             self.load.more = true;
         }
+        self.load.read_accepted |= self.load.began_accepted && !self.load.more;
         let left = std::mem::take(&mut self.load.left);
         let done = std::mem::take(&mut self.load.done);
         let read = loaded.waiting.iter().map(|tx| tx.order).max();

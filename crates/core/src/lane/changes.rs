@@ -1,6 +1,7 @@
 //! What a turn of the loop has changed and not yet committed, and the invariants that hold between turns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lane;
@@ -8,7 +9,7 @@ use crate::attempt::Attempt;
 use crate::journal::{Entry, NewEntry};
 use crate::ports::store::{HintUpdate, LaneCommit, TxUpdate};
 use crate::transaction::{Status, Transaction};
-use crate::{CommandId, LaneId, Millis, Slot, TxId};
+use crate::{CommandId, LaneId, Millis, Origin, Slot, TxId};
 
 /// Hints wait this long for a commit they can go with.
 const HINTS_WAIT: Duration = Duration::from_secs(1);
@@ -54,6 +55,8 @@ pub(super) struct Changes {
     hinted_at: Option<Millis>,
     /// Something here must be on disk before anything is done.
     urgent: bool,
+    /// Who asked for what is being done now; none while the lane acts by itself.
+    pub(super) by: Option<Arc<Origin>>,
 }
 
 impl Changes {
@@ -221,11 +224,11 @@ impl Changes {
             self.hurry(tx);
         }
         self.urgent = true;
-        self.journal.push(NewEntry { tx, at, entry });
+        self.journal.push(NewEntry { tx, at, entry, by: self.by.clone() });
     }
 
     pub(super) fn journal_hint(&mut self, tx: Option<TxId>, at: Millis, entry: Entry) {
-        let new = NewEntry { tx, at, entry };
+        let new = NewEntry { tx, at, entry, by: self.by.clone() };
         let Some(tx) = tx else {
             self.hinted_at.get_or_insert(at);
             return self.journal.push(new);

@@ -263,8 +263,12 @@ impl Lane {
     }
 }
 
-/// A person must say yes first, and has not.
+/// A person must say yes first, and has not. Whoever gets an account's code can spend all it has, so a delegation counts as more
+/// than any value.
 pub(super) fn needs_approval(tx: &Transaction, settings: &LaneSettings) -> bool {
     let planted = settings.planted == Some(PlantedInLane::ReplacedUnapproved) && tx.version().0 > 1;
-    settings.approve_above.is_some_and(|limit| tx.payload().value > limit) && !tx.status.approved && !planted
+    let payload = tx.payload();
+    settings.approve_above.is_some_and(|limit| payload.value > limit || payload.authorizes_sender())
+        && !tx.status.approved
+        && !planted
 }

@@ -5,12 +5,13 @@
 //! the one behind them that frees the lane is read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{Lane, Prep};
 use crate::journal::Entry;
 use crate::ports::store::{Command, CommandKind};
 use crate::transaction::{Ending, Reason, ReasonCode, Transaction, TxState};
-use crate::{CommandId, ContentVersion, Millis, QueueOrder, TxId};
+use crate::{CommandId, ContentVersion, Millis, Origin, QueueOrder, Slot, TxId};
 
 impl Lane {
     /// `reach` is how far the load that brought them has read the queue; none if to its end.
@@ -21,13 +22,14 @@ impl Lane {
                 self.note_spoken_of(&command.kind);
                 continue;
             }
+            self.speak_for(command.id, command.by);
             match command.kind {
                 CommandKind::Cancel { tx } => self.cancel(tx, now),
                 CommandKind::Withdraw { tx } => self.withdraw(tx, now),
                 CommandKind::Replace { tx, payload, terms } => self.replace(tx, *payload, terms, now),
                 CommandKind::SpeedUp { tx, fees, speed } => self.speed_up(tx, fees, speed, now),
-                CommandKind::Approve { tx, version } => self.approve(tx, version, now),
-                CommandKind::Reject { tx, version } => self.reject(tx, version, now),
+                CommandKind::Approve { tx, version, held_for } => self.approve(tx, version, held_for, now),
+                CommandKind::Reject { tx, version, held_for } => self.reject(tx, version, held_for, now),
                 CommandKind::Pause => self.pause(now),
                 CommandKind::Resume => {
                     self.resume(command.id, now);
@@ -57,6 +59,20 @@ impl Lane {
             }
             self.finish_command(command.id);
         }
+        self.changes.by = None;
+    }
+
+    /// Journal entries from here on were asked for by the caller of this command, until the command is done.
+    fn speak_for(&mut self, command: CommandId, by: Option<Arc<Origin>>) {
+        self.changes.by.clone_from(&by);
+        if let Some(by) = by {
+            self.asked_by.insert(command, by);
+        }
+    }
+
+    /// The same for a command that was read before and is done now.
+    pub(super) fn speak_again_for(&mut self, command: CommandId) {
+        self.changes.by = self.asked_by.get(&command).cloned();
     }
 
     /// It may not be wanted any more: that is heard when the store was accepted, and what landed was compared.
@@ -111,14 +127,13 @@ impl Lane {
         tx.is_some_and(|tx| tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval)
     }
 
-    /// Whoever spoke of it knew why it waits. A word that was there when the lane was loaded, or when the store was accepted, may be from
-    /// before it was held as one that may have landed, and says nothing of that.
-    fn was_shown(&self, id: TxId) -> bool {
-        self.load.heard_all || self.known(id).is_none_or(|tx| !tx.status.may_have_landed())
+    /// Whoever spoke of it knew why it waits. A word from before it was held as one that may have landed says nothing of that.
+    fn was_shown(&self, id: TxId, held_for: Option<Slot>) -> bool {
+        held_for.is_some() || self.known(id).is_none_or(|tx| !tx.status.may_have_landed())
     }
 
-    fn approve(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
-        if (self.was_shown(id) && self.release(id, version, now)) || !self.is_asked(id, version) {
+    fn approve(&mut self, id: TxId, version: Option<ContentVersion>, held_for: Option<Slot>, now: Millis) {
+        if (self.was_shown(id, held_for) && self.release(id, version, now)) || !self.is_asked(id, version) {
             return;
         }
         if let Some(tx) = self.bound.get_mut(&id) {
@@ -142,20 +157,20 @@ impl Lane {
         self.changes.journal(Some(id), now, Entry::Approved);
     }
 
-    fn reject(&mut self, id: TxId, version: Option<ContentVersion>, now: Millis) {
+    fn reject(&mut self, id: TxId, version: Option<ContentVersion>, held_for: Option<Slot>, now: Millis) {
         let is_meant = |tx: &&Transaction| version.is_none_or(|version| version == tx.version());
         let held = self.known(id).filter(is_meant).is_some_and(|tx| tx.status.held.is_some());
         if !held && !self.is_asked(id, version) {
             return;
         }
-        let has_landed = self.was_shown(id) && self.known(id).is_some_and(|tx| tx.status.may_have_landed());
-        let (code, text) = match has_landed {
-            true => (ReasonCode::LandedBefore, "a person said that it has landed already"),
-            false => (ReasonCode::Rejected, "an approver said no"),
+        let shown = held_for.filter(|_| self.known(id).is_some_and(|tx| tx.status.may_have_landed()));
+        let (code, text) = match shown {
+            Some(_) => (ReasonCode::LandedBefore, "a person said that it has landed already"),
+            None => (ReasonCode::Rejected, "an approver said no"),
         };
         let text = text.to_owned();
-        if has_landed {
-            self.remember_no_more(id);
+        if let Some(slot) = shown {
+            self.remember_no_more(id, slot, now);
         }
         if self.bound.contains_key(&id) {
             self.drop_content(id, Reason { code, text }, now);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::keccak256;
 
 use super::check::needs_approval;
-use super::{Lane, Waiting};
+use super::{Lane, SlotRecord, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::{Authorization, Payload};
@@ -125,9 +125,10 @@ impl Alike<'_> {
         Some(pairs)
     }
 
+    /// Each transaction with one of the slots: as many slots as there are stand beside one, so that a person can account for each.
     fn doubtful(&self) -> Vec<(TxId, Slot)> {
-        let lowest = self.takers.keys().next().copied();
-        self.txs.iter().filter_map(|tx| Some((tx.id, lowest?))).collect()
+        let slots = self.takers.keys().copied().cycle();
+        self.txs.iter().map(|tx| tx.id).zip(slots).collect()
     }
 }
 
@@ -252,10 +253,12 @@ impl Lane {
     /// What took the lowest slots that we do not know, as many as are looked up at once, was compared with everything that waits.
     pub(super) fn compared(&self) -> Compared {
         let same = self.same_effect();
-        let has_read = self.has_read_all() && !(self.is_older() && self.load.news);
+        // Of an older store, everything that was there when it was accepted. Whatever comes later is compared as it comes.
+        let has_read = if self.is_older() { self.load.read_accepted } else { self.has_read_all() };
         let mut compared = if has_read { Compared::Done } else { Compared::NotYet };
         for slot in self.unknown_list().into_iter().filter(|slot| self.strangers.is_meant(*slot)) {
-            match self.strangers.state(slot, same.contains_key(&slot)) {
+            // What an older store goes on over is remembered by what it did: a reorganisation must not make that untrue.
+            match self.strangers.state(slot, self.is_older() || same.contains_key(&slot)) {
                 Compared::NotYet => return Compared::NotYet,
                 Compared::Unreadable if compared == Compared::Done => compared = Compared::Unreadable,
                 Compared::Unreadable | Compared::Done => {}
@@ -341,17 +344,41 @@ impl Lane {
         self.changes.row();
     }
 
-    /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
-    /// landed late: as far above as such bytes can be out.
-    pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>) {
+    /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have signed.
+    fn late_end(&self) -> Option<Slot> {
         let ahead = match self.settings.allocation {
             Allocation::Dispatch => self.settings.max_in_flight,
             Allocation::Admission => self.settings.max_signed_ahead,
         };
-        let ahead = ahead.max(LEAST_AHEAD);
-        let end = self.row.accepted_below.map(|below| below.0.saturating_add(ahead));
-        if let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot.0 < end)) {
-            self.note_effect(slot, taker);
+        let below = self.row.accepted_below?;
+        Some(Slot(below.0.saturating_add(ahead.max(LEAST_AHEAD))))
+    }
+
+    /// The end of the slots in which bytes that this store has forgotten may still land, if the chain is not there yet: whoever has them
+    /// can send them until their nonce is used. Until then one slot is given out at a time, and the next one when it is known what
+    /// took it.
+    pub(super) fn awaits_late(&self) -> Option<Slot> {
+        let count = self.chain_count();
+        self.late_end().filter(|end| count.is_none_or(|count| count < *end))
+    }
+
+    /// A slot may be given out although forgotten bytes may still land: it is known what took each one below it, be it ours or something
+    /// that a person has to speak of.
+    pub(super) fn is_next_for_late(&self, slot: Slot) -> bool {
+        let is_taken = |id| self.bound.get(&id).is_some_and(|tx| tx.status.taken.is_some());
+        let is_known = |record: &SlotRecord| record.mined.is_some() || record.tx.is_some_and(is_taken);
+        self.tentative.is_empty() && self.slots.range(..slot).all(|(_, record)| is_known(record))
+    }
+
+    /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
+    /// landed late: whatever waits and does the same waits for a person.
+    pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>, now: Millis) {
+        let end = self.late_end();
+        let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot < end)) else { return };
+        self.note_effect(slot, taker);
+        let waiting: Vec<TxId> = self.waiting.values().map(|waiting| waiting.tx.id).collect();
+        for id in waiting {
+            self.hold_if_forgotten(id, now);
         }
     }
 
@@ -368,8 +395,12 @@ impl Lane {
             if self.compared() == Compared::NotYet {
                 return;
             }
+            if let Some(command) = self.strangers.resuming() {
+                self.speak_again_for(command);
+            }
             let text = format!("an operator resumed it: {}", self.pass_over_unknown(now));
             self.changes.journal(None, now, Entry::LaneResumed { text });
+            self.changes.by = None;
             if self.has_meant() {
                 return;
             }
@@ -418,52 +449,80 @@ impl Lane {
         }
     }
 
-    /// The lowest slot that this store has forgotten and that did the same, unless a person has told them apart; as the newest content
+    /// A slot that this store has forgotten and that did the same, unless a person has told them apart; as the newest content
     /// does, if there is one.
     fn forgotten_alike(&self, tx: &Transaction) -> Option<Slot> {
         if let Some(slot) = self.forgotten_as(tx, tx.payload()) {
             return Some(slot);
         }
-        let mut effects = effects_of(tx);
-        effects.retain(|effect| !tx.status.told_apart.contains(effect));
-        let mut forgotten = self.row.forgotten.iter();
-        forgotten.find(|(_, did)| effects.contains(*did)).map(|(slot, _)| *slot)
+        self.forgotten_by(tx, &effects_of(tx))
     }
 
-    /// A content that a forgotten slot did already, unless a person has told them apart.
+    /// A slot that has done this content already, unless a person has told them apart.
     pub(super) fn forgotten_as(&self, tx: &Transaction, payload: &Payload) -> Option<Slot> {
-        let did = effect_of(payload);
-        let mut forgotten = self.row.forgotten.iter();
-        let slot = forgotten.find(|(_, forgotten)| **forgotten == did).map(|(slot, _)| *slot);
-        slot.filter(|_| !tx.status.told_apart.contains(&did))
+        self.forgotten_by(tx, &BTreeSet::from([effect_of(payload)]))
     }
 
-    /// The effect of the slot that a transaction is held for.
+    /// The lowest forgotten slot with one of these effects, before all others one that no transaction is held for: a person can account
+    /// for each of them then.
+    fn forgotten_by(&self, tx: &Transaction, effects: &BTreeSet<u64>) -> Option<Slot> {
+        let is_alike = |did: &u64| effects.contains(did) && !tx.status.told_apart.contains(did);
+        let alike: Vec<Slot> =
+            self.row.forgotten.iter().filter(|(_, did)| is_alike(did)).map(|(slot, _)| *slot).collect();
+        let lowest = *alike.first()?;
+        if alike.len() == 1 {
+            return Some(lowest);
+        }
+        let others = self.waiting.values().filter(|waiting| waiting.tx.id != tx.id);
+        let shown: BTreeSet<Slot> = others.filter_map(|waiting| waiting.tx.status.forgotten_as).collect();
+        alike.into_iter().find(|slot| !shown.contains(slot)).or(Some(lowest))
+    }
+
+    /// The effect of the slot that a transaction is held for. None if that slot was accounted for, and no other did the same.
     pub(super) fn held_for(&self, tx: &Transaction) -> Option<u64> {
         self.row.forgotten.get(&tx.status.forgotten_as?).copied()
     }
 
     /// A person says that a transaction is what a forgotten slot did, the one that was shown: it is accounted for, and no other.
-    pub(super) fn remember_no_more(&mut self, id: TxId) {
+    pub(super) fn remember_no_more(&mut self, id: TxId, shown: Slot, now: Millis) {
         let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
-        let held = tx.filter(|tx| tx.status.may_have_landed());
-        let slot = held.and_then(|tx| Some((tx.status.forgotten_as?, effect_of(tx.payload()))));
+        let did = tx.filter(|tx| tx.status.may_have_landed()).map(|tx| effect_of(tx.payload()));
         // Of a content that it has no more, a word says nothing.
-        if let Some((slot, _)) = slot.filter(|(slot, did)| self.row.forgotten.get(slot) == Some(did)) {
-            self.row.forgotten.remove(&slot);
+        if did.is_some() && self.row.forgotten.get(&shown).copied() == did {
+            self.row.forgotten.remove(&shown);
             self.changes.row();
+            self.show_anew(shown, id, now);
+        }
+    }
+
+    /// Others that were held for a slot which is accounted for now show the next one that did the same, if there is one.
+    fn show_anew(&mut self, gone: Slot, but: TxId, now: Millis) {
+        let held = self.waiting.values().filter(|waiting| waiting.tx.status.forgotten_as == Some(gone));
+        let held: Vec<TxId> = held.map(|waiting| waiting.tx.id).filter(|id| *id != but).collect();
+        for id in held {
+            let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
+            let Some(slot) = tx.and_then(|tx| self.forgotten_alike(tx)) else { continue };
+            self.waiting.change(id, |tx| {
+                tx.status.held = Some(may_have_landed(slot));
+                tx.status.forgotten_as = Some(slot);
+                self.changes.tx(tx, now);
+            });
         }
     }
 
     /// It may have landed with that nonce: only a person can say.
     fn hold_as_landed(&mut self, id: TxId, slot: Slot, now: Millis) {
         self.stop_signing(id);
-        let text = format!(
-            "nonce {slot} of this account was used by something that this store does not know, and did the same: it may be this \
-             transaction, which has landed then"
-        );
-        self.hold_for_person(id, Reason { code: ReasonCode::MayHaveLanded, text }, Some(slot), now);
+        self.hold_for_person(id, may_have_landed(slot), Some(slot), now);
     }
+}
+
+fn may_have_landed(slot: Slot) -> Reason {
+    let text = format!(
+        "nonce {slot} of this account was used by something that this store does not know, and did the same: it may be this \
+         transaction, which has landed then"
+    );
+    Reason { code: ReasonCode::MayHaveLanded, text }
 }
 
 /// The effect of each content of a transaction.

@@ -65,11 +65,7 @@ impl Hold {
                  may land again, so the lane waits for that. If it never will, stop the server, run `landfall store older`, start it and \
                  accept the store again"
             ),
-            Self::NotCompared { below } => format!(
-                "this store had never used this account, which has used {below} nonces more than could be looked up: what they did may be \
-                 what was handed in again. Have all requests handed in again, look whether the account has carried one of them out, \
-                 cancel what it has, then resume the lane: all that waits is then sent"
-            ),
+            Self::NotCompared { below } => not_compared(*below),
             Self::Reading => "commands that were given before are being read".to_owned(),
             Self::NoView => "the chain has not been reached since the start".to_owned(),
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
@@ -78,8 +74,10 @@ impl Hold {
                  run `landfall chain forget`"
                 .to_owned(),
             Self::FirstCount { count } => format!(
-                "this lane is new, and only one endpoint says that its first nonce is {count}: a second one must say the same. It is asked \
-                 every second. See how the endpoints do with `GET /health/ready`, and take one that is wrong out of the configuration"
+                "this lane is new, and only one endpoint says that its first nonce is {count}: two must give the same count, and are asked \
+                 every second. If no other one answers, the lane begins by the word of one after witness_wait_s (never where that is 0). If \
+                 another one gives another count, take the one that is wrong out of the configuration; `GET /health/ready` shows how \
+                 the endpoints do"
             ),
             Self::UnknownSlots { first, last, until } => unknown(*first, *last, until),
             Self::FinalReplaced { slot } => format!(
@@ -90,6 +88,19 @@ impl Hold {
             Self::Paused => "an operator paused the lane".to_owned(),
         }
     }
+}
+
+/// The sentence for slots that were used before the store knew the account.
+fn not_compared(below: Slot) -> String {
+    let (which, were) = match below.0.saturating_sub(1) {
+        0 => ("nonce 0".to_owned(), "was"),
+        last => (format!("nonces 0 to {last}"), "were"),
+    };
+    format!(
+        "this store had never used this account. Its newest 1,000 nonces were compared; {which} {were} not, and may have done what was \
+         handed in again. Look at them in an explorer, `landfall tx cancel` what they have done, then `landfall lane resume CHAIN \
+         SIGNER`: all that waits, but for what is held, is then sent"
+    )
 }
 
 /// The sentence for slots that the chain has used and that we do not know.
@@ -133,7 +144,7 @@ fn until_settled(settles: Option<Settles>) -> String {
     let Some(Settles { block, confirmations }) = settles else { return String::new() };
     let so_far =
         confirmations.map_or(String::new(), |(has, needs)| format!(" ({has} of {needs} confirmations)"));
-    format!(". One of them did the same as what waits, in block {block}: that must be final first{so_far}")
+    format!(". What they did up to block {block} must be final first{so_far}")
 }
 
 impl Lane {
@@ -210,8 +221,10 @@ impl Lane {
         }
         if let Some(
             hold @ (Hold::StoreOlder { .. }
+            | Hold::TakenBack { .. }
             | Hold::ChainChanged
             | Hold::UnknownSlots { .. }
+            | Hold::NotCompared { .. }
             | Hold::FinalReplaced { .. }),
         ) = &hold
         {
@@ -241,11 +254,15 @@ impl Lane {
 
     fn explain_waiting(&self, waiting: &Waiting, now: Millis) -> String {
         let (tx, prep) = (&waiting.tx, waiting.prep());
+        if let Some(asked) = self.explain_asked(waiting) {
+            // The person is asked whatever the lane does.
+            return match self.hold() {
+                Some(hold) => format!("{asked}; also, {}", hold.sentence()),
+                None => asked,
+            };
+        }
         if let Some(hold) = self.hold() {
             return format!("waiting for a nonce: {}", hold.sentence());
-        }
-        if tx.status.state == TxState::AwaitingApproval {
-            return "waiting for a person to approve it".to_owned();
         }
         if let Some(why) = self.explain_behind(waiting) {
             return why;
@@ -274,6 +291,15 @@ impl Lane {
         }
     }
 
+    /// The question to a person that a transaction waits for.
+    fn explain_asked(&self, waiting: &Waiting) -> Option<String> {
+        let status = &waiting.tx.status;
+        if status.held.is_some() {
+            return self.explain_behind(waiting);
+        }
+        (status.state == TxState::AwaitingApproval).then(|| "waiting for a person to approve it".to_owned())
+    }
+
     fn explain_ready(&self, tx: &Transaction) -> String {
         if let Some(base) = self.view.as_ref().and_then(|view| view.fees.base_fee)
             && self.is_priced_out(tx)
@@ -285,6 +311,12 @@ impl Lane {
         }
         if self.fills_come_first() {
             return "waiting for a nonce: those that an operator wants filled come first".to_owned();
+        }
+        if let Some(end) = self.awaits_late() {
+            return format!(
+                "waiting for a nonce: up to nonce {end} one transaction goes out at a time, since something that the store had \
+                 forgotten when it was accepted may still land there"
+            );
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();

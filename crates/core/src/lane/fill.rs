@@ -70,6 +70,7 @@ impl Lane {
                 format!("nonces {from} to {to} are in use now, by no-ops where they were free")
             };
             self.fills.remove(&command);
+            self.speak_again_for(command);
             self.changes.journal(None, now, Entry::LaneFilled { text });
             self.finish_command(command);
         }

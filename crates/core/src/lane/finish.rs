@@ -216,8 +216,11 @@ impl Lane {
         let Some(Waiting { mut tx, .. }) = self.leave_waiting(id) else { return };
         tx.status.state = state;
         let mut reason = reason;
-        if let Some(held) = tx.status.held.as_ref().filter(|_| tx.status.may_have_landed()) {
-            reason.text = format!("{}; {}", reason.text, held.text);
+        if let Some(slot) = tx.status.forgotten_as.filter(|_| tx.status.may_have_landed()) {
+            reason.text = match reason.code {
+                ReasonCode::LandedBefore => format!("{}, with nonce {slot}", reason.text),
+                _ => format!("{}; nonce {slot} did the same and stays remembered", reason.text),
+            };
         }
         tx.status.reason = Some(reason);
         self.changes.tx(&mut tx, now);

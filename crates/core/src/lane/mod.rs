@@ -72,7 +72,8 @@ use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
 use crate::{
-    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, QueueOrder, Slot, Token, TxHash, TxId,
+    CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Origin, QueueOrder, Slot, Token, TxHash,
+    TxId,
 };
 
 pub use alarm::Alarm;
@@ -395,6 +396,8 @@ pub struct Lane {
     turned_at: Millis,
     /// Commands that were read and left where they are until the store is accepted.
     left_open: BTreeSet<CommandId>,
+    /// Who asked for the commands that are being done.
+    asked_by: BTreeMap<CommandId, Arc<Origin>>,
     /// Transactions that these would end; none: all of them.
     spoken_of: BTreeSet<Option<TxId>>,
     /// The number of returned slots that last led to a reset.
@@ -437,6 +440,10 @@ struct LoadState {
     heard_all: bool,
     /// The store was accepted while they were read: they are read once more.
     reads_again: bool,
+    /// The load that is running began after the store was accepted.
+    began_accepted: bool,
+    /// Such a load has shown the whole queue: everything that waited when the store was accepted is here.
+    read_accepted: bool,
     /// A load that is running leaves commands out that are to be read by now: what it shows of later ones comes too early.
     skips_commands: bool,
     /// The newest that a load has shown as waiting. What is handed over and not newer was shown, or waits no more.
@@ -490,6 +497,7 @@ impl Lane {
             accepted_from: None,
             turned_at: Millis(0),
             left_open: BTreeSet::new(),
+            asked_by: BTreeMap::new(),
             spoken_of: BTreeSet::new(),
             reset_at: None,
             cancelling_all: false,
@@ -717,6 +725,8 @@ impl Lane {
             self.load.done.insert(id);
         }
         self.changes.command_done(id);
+        self.asked_by.remove(&id);
+        self.changes.by = None;
     }
 
     /// Has something to give a slot to, as far as a person, the chain or the account do not keep it from that.

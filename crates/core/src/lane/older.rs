@@ -33,7 +33,7 @@ impl Lane {
     }
 
     /// A person has accepted the store. One that has never used this lane says so for good: no word for the lane is stored then.
-    fn is_accepted(&self) -> bool {
+    pub(super) fn is_accepted(&self) -> bool {
         self.older == Some(Older::Accepted)
     }
 
@@ -45,6 +45,7 @@ impl Lane {
             // Replaces among the commands that were left where they are: see below.
             self.left_open.clear();
             (self.load.news, self.load.heard_all, self.load.reads_again) = (true, false, true);
+            (self.load.read_accepted, self.load.began_accepted) = (false, false);
         }
     }
 

@@ -90,9 +90,11 @@ impl Lane {
             Some((id, taker, None, newest)) if may_be_ours => {
                 let did = if is_no_op(taker, self.id.signer) { Did::Nothing } else { Did::Other };
                 self.taken_alike(id, slot, block, taker, (newest, did), now);
+                // It may be what another request asks for that waits.
+                self.remember_late(slot, Some(taker).filter(|_| did == Did::Other), now);
             }
             Some(_) | None => {
-                self.remember_late(slot, taker);
+                self.remember_late(slot, taker, now);
                 self.slot_is_foreign(slot, block, now);
             }
         }

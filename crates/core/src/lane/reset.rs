@@ -67,6 +67,9 @@ impl Lane {
             return;
         }
         let asked = std::mem::take(&mut self.reset);
+        if let Some(first) = asked.commands.first() {
+            self.speak_again_for(*first);
+        }
         let with_bytes = self.slots.iter().filter(|(_, record)| !record.attempts.is_empty());
         // One by which the sender delegates its own code uses up the slot after its own as well.
         let takes_two = |record: &SlotRecord| {

@@ -92,6 +92,7 @@ impl Lane {
                 self.settles.insert(command, word);
                 continue;
             }
+            self.speak_again_for(command);
             match self.planted_word(word.whose) {
                 Whose::Ours => self.settle_as_ours(word.tx, slot, &taken, now),
                 Whose::Foreign => self.settle_as_foreign(word.tx, slot, &taken, now),
@@ -217,9 +218,21 @@ pub fn taken_sentence(tx: &Transaction, slot: Slot, taken: &TakenAlike) -> Strin
         Did::Nothing => "which does nothing: this transaction may have been cancelled",
         Did::Other => "which does something else: this transaction may have been replaced",
     };
+    let (ours, foreign) = match &tx.status.ending {
+        Some(ending @ Ending::Cancel(_)) => {
+            let state = ending.state().name();
+            (format!("as {state}"), format!("ends it as {state}, as was asked"))
+        }
+        Some(ending @ (Ending::Expire(_) | Ending::Fail(_))) => {
+            let state = ending.state().name();
+            (format!("as {state}"), format!("ends it as {state} too"))
+        }
+        None => {
+            ("as cancelled, or as failed (displaced)".to_owned(), "sends it with another nonce".to_owned())
+        }
+    };
     format!(
         "nonce {slot} was taken by {hash} in block {block}, {done} before this store was put back, or somebody used the key. Look at it, \
-         then say whose it was: `landfall tx settle {id} --ours` ends the transaction as cancelled or replaced, `--foreign` sends \
-         it with another nonce{waits}"
+         then say whose it was: `landfall tx settle {id} --ours` ends the transaction {ours}, `--foreign` {foreign}{waits}"
     )
 }

@@ -125,10 +125,10 @@ impl Strangers {
         std::mem::take(&mut self.is_new)
     }
 
-    /// How far the comparison of a slot is. `same`: it did the same as a transaction that is here, which must be settled.
-    pub(super) fn state(&self, slot: Slot, same: bool) -> Compared {
+    /// How far the comparison of a slot is. `settles`: what took it must be settled.
+    pub(super) fn state(&self, slot: Slot, settles: bool) -> Compared {
         match self.found.get(&slot) {
-            Some(found) if found.proven || (found.seen.is_some() && !same) => Compared::Done,
+            Some(found) if found.proven || (found.seen.is_some() && !settles) => Compared::Done,
             Some(found) if found.seen.is_none() && found.tries >= MOST_TRIES => Compared::Unreadable,
             Some(_) | None => Compared::NotYet,
         }
@@ -323,7 +323,7 @@ impl Lane {
             return;
         }
         for (slot, _, taker) in &adopted {
-            self.remember_late(*slot, taker.as_ref());
+            self.remember_late(*slot, taker.as_ref(), now);
             self.leave_to_stranger(*slot, now);
         }
         let each = adopted.iter().map(|(slot, block, taker)| match taker {
@@ -391,11 +391,15 @@ impl Lane {
         Some((view.confirmations(block), view.head.at.number.saturating_sub(settled)))
     }
 
-    /// The newest block that must settle before a comparison is done: what was used there did the same as what waits.
+    /// The newest block that must settle before a comparison is done: of all that an older store does not know, elsewhere of what did the
+    /// same as what waits.
     pub(super) fn compared_when(&self) -> Option<Settles> {
-        let same = self.same_effect();
+        let awaited: Vec<Slot> = match self.is_older() {
+            true => self.unknown_list(),
+            false => self.same_effect().into_keys().collect(),
+        };
         let is_open = |slot: &Slot| self.strangers.state(*slot, true) == Compared::NotYet;
-        let open = same.keys().filter(|slot| is_open(slot)).filter_map(|slot| {
+        let open = awaited.iter().filter(|slot| is_open(slot)).filter_map(|slot| {
             let (block, _) = self.strangers.found.get(slot)?.seen.as_ref()?;
             Some(*block)
         });

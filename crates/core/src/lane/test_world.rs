@@ -77,7 +77,7 @@ impl Desk {
                 return None;
             }
         }
-        let Plan { actions, wake_at, wants } = self.lane.plan(self.now);
+        let Plan { mut actions, wake_at, wants } = self.lane.plan(self.now);
         self.wake_at = wake_at;
         if wants != Wants::Nothing {
             self.wants = wants;
@@ -86,6 +86,8 @@ impl Desk {
             self.lane.asked(self.looks);
         }
         self.check_actions(&actions);
+        let next = self.check_rest(&actions);
+        actions.extend(next);
         Some(actions)
     }
 
@@ -121,11 +123,12 @@ impl Desk {
                 | Action::Follow(_) => {}
             }
         }
-        self.check_rest();
     }
 
-    /// Nothing that a look at every slot would do was left out, and nothing is asked for again while it is under way.
-    fn check_rest(&mut self) {
+    /// Nothing that a look at every slot would do was left out, and nothing is asked for again while it is under way. One thing may be: a
+    /// draft that is signed anew at a lower price makes room for another reservation, which the turn of its answer takes. What that
+    /// leads to is to be started as well.
+    fn check_rest(&mut self, started: &[Action]) -> Vec<Action> {
         self.lane.slots.look_at_all();
         self.lane.apply(Vec::new(), self.now);
         if let Err(broken) = self.lane.verify() {
@@ -136,9 +139,22 @@ impl Desk {
             let notes = more.journal.iter().all(|new| new.tx.is_none());
             let missed =
                 !notes || !more.txs.is_empty() || !more.attempts.is_empty() || !more.closed.is_empty();
-            assert!(!missed, "a turn did not look at what has changed: {more:?}");
+            let is_next_turns = started.iter().any(|action| matches!(action, Action::Sign(_)))
+                && self.settings.reserve_before_signing
+                && more.attempts.is_empty()
+                && more.closed.is_empty()
+                && more.journal.iter().all(|new| {
+                    new.tx.is_none() || matches!(new.entry, crate::journal::Entry::SlotReserved { .. })
+                });
+            assert!(!missed || is_next_turns, "a turn did not look at what has changed: {more:?}");
             let version = self.store.commit(more, &self.settings).expect("the lane is owned");
             self.lane.committed(version);
+            if missed {
+                let Plan { actions, wake_at, .. } = self.lane.plan(self.now);
+                self.wake_at = wake_at;
+                self.check_actions(&actions);
+                return actions;
+            }
         }
         let again = self.lane.plan(self.now);
         assert!(
@@ -153,6 +169,7 @@ impl Desk {
                 self.wake_at
             );
         }
+        Vec::new()
     }
 
     /// Stores a new transaction.
@@ -188,6 +205,7 @@ pub(super) fn request(payload: Payload, options: Options, now: Millis) -> Reques
         accepted_at: now,
         retry_of: None,
         at_once: None,
+        origin: None,
     }
 }
 

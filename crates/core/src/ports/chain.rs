@@ -99,8 +99,30 @@ pub enum AskError {
     /// The node's own answer, as it gave it.
     #[error("{message}")]
     Node { code: i64, message: String, data: Option<serde_json::Value> },
+    /// As many questions of callers wait already as may.
+    #[error("{0}")]
+    Busy(String),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error(transparent)]
     NoAnswer(#[from] Error),
+}
+
+/// An answer is longer than there is room for; what was read of it is thrown away.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct NoRoom {
+    /// The key of the configuration that says how much room there is.
+    pub setting: &'static str,
+    pub text: String,
+}
+
+/// Room for the bytes of one answer, taken while it is read.
+pub trait Room: Send + Sync {
+    /// Takes room for so many more bytes.
+    fn take(&self, bytes: usize) -> Result<(), NoRoom>;
+    /// The answer is thrown away, and is read anew from elsewhere: all of it is free again.
+    fn begin_anew(&self);
 }
 
 /// Signed bytes, read.
@@ -111,6 +133,8 @@ pub struct SignedTx {
     pub slot: Slot,
     /// None: it says no chain, and would be valid on any.
     pub chain: Option<ChainId>,
+    /// The most that it can take from its sender: value, and gas and blobs at their highest price.
+    pub most: Wei,
     /// The transaction as nodes show one that is in no block.
     pub shown: serde_json::Value,
 }
@@ -199,8 +223,14 @@ pub trait Chain: Send + Sync {
     async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>>;
     /// Sends each byte string to the endpoints and merges their answers; one report for each, in the order asked.
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport>;
-    /// Passes a question of a caller's on, and gives the JSON of its result as the endpoint wrote it.
-    async fn ask(&self, method: &str, _params: &serde_json::Value) -> Result<String, AskError> {
+    /// Passes a question of a caller's on, and gives the JSON of its result as the endpoint wrote it. It changes nothing of what
+    /// [`Self::endpoints`] shows, nor of how the other questions here are asked.
+    async fn ask(
+        &self,
+        method: &str,
+        _params: &serde_json::Value,
+        _room: &dyn Room,
+    ) -> Result<String, AskError> {
         let (chain, text) = (self.id(), format!("{method} cannot be passed on here"));
         Err(AskError::NoAnswer(Error::Unreachable { chain, doing: "answer a caller", text }))
     }

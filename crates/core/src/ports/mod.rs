@@ -3,11 +3,12 @@
 //! | port | adapters |
 //! |---|---|
 //! | [`store`] | SQLite, PostgreSQL, memory |
-//! | [`records`] | the same three |
+//! | [`records`], [`audit`] | the same three |
 //! | [`chain`] | EVM over JSON-RPC |
 //! | [`signer`] | local keys |
 //! | [`clock`] | the system's, the simulator's |
 
+pub mod audit;
 pub mod chain;
 pub mod clock;
 pub mod leases;

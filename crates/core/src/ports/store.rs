@@ -19,6 +19,7 @@
 //!   and opened in between.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use alloy_primitives::B256;
 use async_trait::async_trait;
@@ -33,7 +34,7 @@ use crate::transaction::{Reason, Status, Terms, Transaction, TxState, Whose};
 use crate::view::BlockRef;
 use crate::{
     Account, CallerNonce, ChainId, CommandId, ContentVersion, Fingerprint, JournalSeq, LaneId, LaneVersion,
-    Millis, QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
+    Millis, Origin, QueueOrder, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 /// The store could not do what was asked.
@@ -194,11 +195,17 @@ pub enum CommandKind {
         tx: TxId,
         #[serde(default)]
         version: Option<ContentVersion>,
+        /// The forgotten slot that the person was shown, if it was held as one that may have landed in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held_for: Option<Slot>,
     },
     Reject {
         tx: TxId,
         #[serde(default)]
         version: Option<ContentVersion>,
+        /// The forgotten slot that the person was shown, if it was held as one that may have landed in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held_for: Option<Slot>,
     },
     /// A person says whose the transaction was that took its slot and does the same.
     Settle {
@@ -260,6 +267,8 @@ pub struct Command {
     pub lane: LaneId,
     pub kind: CommandKind,
     pub at: Millis,
+    /// Who asked for it. None in commands that were stored before it was.
+    pub by: Option<Arc<Origin>>,
 }
 
 /// What is remembered of a chain, so that another one is not taken for it.
@@ -297,6 +306,9 @@ pub struct Kept {
     /// The call that it answers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<KeptCall>,
+    /// Who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::origin::shared")]
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// What stays of a call: who made it, and what it was to do.
@@ -337,6 +349,7 @@ impl Kept {
             accepted_at: tx.request.accepted_at,
             ended_at: tx.status.updated_at,
             call: tx.call_id().map(|id| KeptCall { id: id.clone(), effect: tx.request.payload.effect() }),
+            origin: tx.request.origin.clone(),
         }
     }
 }
@@ -438,6 +451,16 @@ pub enum WriteError {
     Failed(#[from] Error),
 }
 
+/// Whether a store that is an older copy was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acceptance {
+    Yes,
+    /// It is not an older copy, or was accepted before.
+    NotOlder,
+    /// It has this lane, and no command for it was given.
+    Untold(LaneId),
+}
+
 /// Writes.
 #[async_trait]
 pub trait Log: Send + Sync {
@@ -445,8 +468,9 @@ pub trait Log: Send + Sync {
     async fn write(&self, group: Vec<Write>) -> Vec<Result<Written, WriteError>>;
 
     /// A person takes the store as it is, although it is an older copy: it is older no more, and the commands are stored, both or
-    /// neither. False: it was not older, and nothing was done.
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError>;
+    /// neither. There is one for every lane that the store has at that moment, or nothing is done: a lane that was loaded before goes on
+    /// by its command alone.
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError>;
 
     /// Groups that are written at once go through beside each other. Where they do not, one larger group is cheaper.
     fn writes_at_once(&self) -> bool {

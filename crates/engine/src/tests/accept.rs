@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use alloy_primitives::{B256, Bytes, U256};
+use alloy_primitives::{Address, B256, Bytes, U256};
 use landfall_core::attempt::{Attempt, SendHints};
 use landfall_core::fees::Fees;
 use landfall_core::ports::chain::{PoolLook, Pooled};
@@ -15,7 +15,9 @@ use landfall_core::ports::store::{
 use landfall_core::request::{AtOnce, CallId};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::{Status, TxState};
-use landfall_core::{CallerNonce, ContentVersion, Gas, Millis, Price, SessionId, Slot, TxHash, Wei};
+use landfall_core::{
+    Account, CallerNonce, ContentVersion, Gas, LaneId, Millis, Price, SessionId, Slot, TxHash, Wei,
+};
 
 use super::{Counting, Down, Handled, LANE, TokioClock, parts, submission, submit};
 use crate::{AcceptError, ChainParts, Engine, Parts, Submission, Told};
@@ -101,9 +103,9 @@ fn silent(endpoint: &str) -> PoolLook {
 async fn refused(pools: Vec<PoolLook>) -> AcceptError {
     let engine = put_back(pools).await;
     let handle = engine.handle();
-    let refused = handle.accept_store(false).await.unwrap_err();
+    let refused = handle.accept_store(false, None).await.unwrap_err();
     assert!(handle.older().await.unwrap().is_some(), "nothing was accepted");
-    handle.accept_store(true).await.unwrap();
+    handle.accept_store(true, None).await.unwrap();
     assert!(handle.older().await.unwrap().is_none());
     engine.stop().await;
     refused
@@ -130,7 +132,7 @@ async fn one_pool_that_is_not_known_refuses_the_store_unless_another_is_known_to
 #[tokio::test(start_paused = true)]
 async fn a_store_is_accepted_when_every_pool_is_empty() {
     let engine = put_back(vec![holds("one", &[]), holds("two", &[])]).await;
-    assert_eq!(engine.handle().accept_store(false).await.unwrap().len(), 1);
+    assert_eq!(engine.handle().accept_store(false, None).await.unwrap().len(), 1);
     engine.stop().await;
 }
 
@@ -155,7 +157,7 @@ async fn a_lane_that_only_another_node_has_a_signer_for_is_looked_at_too() {
     without.chains.insert(LANE.chain, chain);
     let refused = async |parts: Parts| {
         let engine = Engine::start(parts).await.unwrap();
-        let refused = engine.handle().accept_store(false).await.unwrap_err();
+        let refused = engine.handle().accept_store(false, None).await.unwrap_err();
         engine.stop().await;
         refused
     };
@@ -183,10 +185,10 @@ async fn a_nonce_that_only_the_count_of_what_is_pending_tells_of_refuses_the_sto
 #[tokio::test(start_paused = true)]
 async fn a_nonce_that_the_store_has_bytes_of_does_not_refuse_it_and_one_beside_it_does() {
     let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 1, &[0])]).await;
-    assert_eq!(engine.handle().accept_store(false).await.unwrap().len(), 1);
+    assert_eq!(engine.handle().accept_store(false, None).await.unwrap().len(), 1);
     engine.stop().await;
     let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 2, &[0, 1])]).await;
-    let refused = engine.handle().accept_store(false).await.unwrap_err();
+    let refused = engine.handle().accept_store(false, None).await.unwrap_err();
     assert_eq!(in_pool(&refused), BTreeSet::from([1]));
     engine.stop().await;
 }
@@ -197,7 +199,7 @@ async fn the_word_that_accepts_a_store_tells_the_highest_count_that_an_endpoint_
         let looks = counts.map(|count| look("one", count, count, &[]));
         let engine = put_back(looks.to_vec()).await;
         let handle = engine.handle();
-        let ids = handle.accept_store(false).await.unwrap();
+        let ids = handle.accept_store(false, None).await.unwrap();
         let stored = handle.store().command(ids[&LANE]).await.unwrap().unwrap();
         assert_eq!(stored.kind, CommandKind::AcceptStore { seen: Some(Slot(6)) }, "{counts:?}");
         engine.stop().await;
@@ -216,5 +218,38 @@ async fn a_call_with_a_nonce_on_a_store_that_went_back_is_stored_and_not_withdra
     assert!(matches!(told, Told::Waiting { .. }), "{told:?}");
     let open = handle.store().open_commands(LANE, &BTreeSet::new(), 10).await.unwrap();
     assert!(open.is_empty(), "{open:?}");
+    engine.stop().await;
+}
+
+/// Another node begins it when the lanes were read and their pools looked at. It was loaded before the store is accepted, so it goes on
+/// by a word of its own alone.
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_is_begun_while_the_store_is_accepted_is_looked_at_and_told_too() {
+    let store = Handled::new(TokioClock::new());
+    let engine = put_back_on(&store, vec![look("one", 3, 3, &[])]).await;
+    let handle = engine.handle();
+    let late = LaneId { chain: LANE.chain, signer: Account(Address::repeat_byte(9)) };
+    store.begun.lock().unwrap().push(late);
+    let told = handle.accept_store(false, None).await.unwrap();
+    assert_eq!(told.keys().copied().collect::<BTreeSet<_>>(), BTreeSet::from([LANE, late]));
+    for id in told.values() {
+        let stored = handle.store().command(*id).await.unwrap().unwrap();
+        assert_eq!(stored.kind, CommandKind::AcceptStore { seen: Some(Slot(3)) });
+    }
+    assert!(handle.older().await.unwrap().is_none());
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_in_which_lanes_are_begun_again_and_again_is_not_accepted() {
+    let store = Handled::new(TokioClock::new());
+    let engine = put_back_on(&store, vec![look("one", 3, 3, &[])]).await;
+    let handle = engine.handle();
+    let late = |n| LaneId { chain: LANE.chain, signer: Account(Address::repeat_byte(n)) };
+    store.begun.lock().unwrap().extend((9..60).map(late));
+    let refused = handle.accept_store(true, None).await.unwrap_err();
+    assert!(matches!(&refused, AcceptError::Begun { .. }), "{refused}");
+    assert!(refused.to_string().contains("again"), "{refused}");
+    assert!(handle.older().await.unwrap().is_some(), "nothing was accepted");
     engine.stop().await;
 }

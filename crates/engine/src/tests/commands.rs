@@ -39,7 +39,8 @@ async fn without_a_signer_a_cancel_is_read_behind_more_than_can_be_done_without_
     engine.stop().await;
     let resets = std::iter::repeat_n(CommandKind::Reset, 2 * COMMANDS as usize);
     for (number, kind) in (1..).zip(resets.chain([CommandKind::Cancel { tx }])) {
-        let command = Command { id: CommandId::new(Millis(1), number), lane: LANE, kind, at: Millis(1) };
+        let command =
+            Command { id: CommandId::new(Millis(1), number), lane: LANE, kind, at: Millis(1), by: None };
         store.memory.write(vec![Write::Command(Box::new(command))]).await.remove(0).unwrap();
     }
     let engine = engine_on(&store, TokioClock::new(), BTreeMap::new()).await;

@@ -11,11 +11,24 @@ use super::*;
 struct Up {
     begun: Instant,
     is_up: AtomicBool,
+    second: Option<Second>,
+}
+
+/// A second endpoint: whether it says the same count, and how long it takes for that.
+struct Second {
+    agrees: AtomicBool,
+    takes: Duration,
 }
 
 impl Up {
     fn new(is_up: bool) -> Arc<Self> {
-        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(is_up) })
+        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(is_up), second: None })
+    }
+
+    /// With a second endpoint, which does not agree yet.
+    fn beside_one_that_takes(takes: Duration) -> Arc<Self> {
+        let second = Some(Second { agrees: AtomicBool::new(false), takes });
+        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(true), second })
     }
 
     fn answer<T>(&self, answer: T) -> Result<T, ChainError> {
@@ -75,6 +88,12 @@ impl Chain for Up {
         self.answer(vec![Slot(0); accounts.len()])
     }
 
+    async fn agreed(&self, counts: &[(Account, Slot)]) -> Vec<bool> {
+        let Some(second) = &self.second else { return vec![true; counts.len()] };
+        tokio::time::sleep(second.takes).await;
+        vec![second.agrees.load(Ordering::SeqCst); counts.len()]
+    }
+
     async fn balances(&self, accounts: &[Account], _: &BlockRef) -> Result<Vec<Wei>, ChainError> {
         self.answer(vec![Wei(U256::from(u128::MAX)); accounts.len()])
     }
@@ -105,7 +124,19 @@ impl Chain for Up {
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
-        Vec::new()
+        let names = if self.second.is_some() { &["one", "two"][..] } else { &["one"] };
+        let health = |name: &&str| EndpointHealth {
+            name: (*name).to_owned(),
+            usable: true,
+            head: None,
+            finalized: None,
+            lacks: Vec::new(),
+            latency_ms: None,
+            breaker_open: false,
+            answers: BTreeMap::new(),
+            trouble: None,
+        };
+        names.iter().map(health).collect()
     }
 }
 
@@ -195,4 +226,42 @@ async fn a_chain_whose_finality_no_endpoint_knows_is_warned_of_once() {
             assert!(about[0].contains(&format!("no endpoint knows a {tag} block")), "{said:?}");
         }
     }
+}
+
+/// Nothing of a transaction that waits for its nonce before it is stored is in the lane yet.
+#[tokio::test(start_paused = true)]
+async fn a_lane_without_work_begins_when_a_second_endpoint_says_its_first_nonce_however_slowly() {
+    for takes in [Duration::ZERO, Duration::from_secs(2)] {
+        let chain = Up::beside_one_that_takes(takes);
+        let engine = engine_of(&chain, LaneSettings::default()).await;
+        let handle = engine.handle();
+        let cursor = async || handle.store().lane(LANE).await.unwrap().and_then(|lane| lane.row.cursor);
+        // It is loaded for this.
+        handle.command(LANE, CommandKind::Pause).await.unwrap();
+        until("the lane holds for it", async || handle.hold(LANE).await == Some(Hold::Paused)).await;
+        until("some blocks were seen", async || {
+            handle.view(LANE.chain).is_some_and(|view| view.head.at.number >= 5)
+        })
+        .await;
+        assert_eq!(cursor().await, None, "that is the word of one");
+        chain.second.as_ref().unwrap().agrees.store(true, Ordering::SeqCst);
+        until("the lane begins", async || cursor().await == Some(Slot(0))).await;
+        engine.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_endpoint_that_does_not_say_a_first_nonce_keeps_no_block_from_being_seen() {
+    let chain = Up::beside_one_that_takes(Duration::from_secs(3_600));
+    let engine = engine_of(&chain, LaneSettings::default()).await;
+    let handle = engine.handle();
+    submit(&handle).await;
+    until("some blocks were seen", async || {
+        handle.view(LANE.chain).is_some_and(|view| view.head.at.number >= 10)
+    })
+    .await;
+    assert!(chain.begun.elapsed() < Duration::from_secs(30), "{:?}", chain.begun.elapsed());
+    let hold = handle.hold(LANE).await;
+    assert_eq!(hold, Some(Hold::FirstCount { count: Slot(0) }));
+    engine.stop().await;
 }

@@ -199,6 +199,7 @@ impl World {
             random: Arc::new(Same),
             slots_at_admission: BTreeSet::new(),
             adopts_unknown: BTreeSet::new(),
+            delegates: BTreeMap::new(),
             address: None,
             node: "node".into(),
             timings: Timings::default(),

@@ -81,12 +81,15 @@ pub(crate) struct NewApiKey {
     /// What it is for.
     #[arg(long)]
     pub(crate) name: String,
-    /// viewer, submitter, operator or admin.
+    /// viewer, approver, submitter, operator or admin.
     #[arg(long)]
     pub(crate) role: String,
     /// A signer it may see and use; repeat for more. All if left out.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) signer: Vec<String>,
+    /// A chain it may see and use them on, by its id; repeat for more. All if left out.
+    #[arg(long, value_name = "ID")]
+    pub(crate) chain: Vec<u64>,
     /// Requests per second.
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<u32>,

@@ -26,8 +26,10 @@ pub(crate) enum Lane {
     /// Resume a lane; where the chain has used nonces that this store does not know, shows them and asks.
     ///
     /// Another program used them, or a newer copy of this store. If they are other payments, go on. If this store was put back, have all
-    /// requests handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent. Waits
-    /// up to 10 seconds for the lane to go on, and fails while it is on hold.
+    /// requests handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent.
+    /// What stands under "same as" ends so: if it is another payment, hand it in again with a new request id. Where nonces were used
+    /// before this store knew the account and were compared with nothing, it asks whether you have looked at them. Waits up to 10 seconds
+    /// for the lane to go on, and fails while it is on hold.
     #[command(
         after_help = "Example:\n  landfall lane resume 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"
     )]

@@ -48,9 +48,15 @@ pub(crate) enum Tx {
     /// Approve a waiting transaction, or release one that is held.
     ///
     /// Held is one whose predecessor failed, or that may have landed before a restore: approve it if it is another one, reject it if it
-    /// is that one.
+    /// is that one. Shows the content that is approved; of one that may have landed it asks, since approving sends it as another payment.
     #[command(after_help = "Example:\n  landfall tx approve invoice-17")]
-    Approve(TxDecision),
+    Approve {
+        #[command(flatten)]
+        decision: TxDecision,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Reject a transaction that waits for approval, or one that is held.
     ///
     /// It ends without being sent. Held is one whose predecessor failed, or that may have landed before a restore: reject it if it is that
@@ -124,7 +130,7 @@ pub(crate) struct TxSpeedUp {
 pub(crate) struct TxDecision {
     #[command(flatten)]
     pub(crate) name: TxName,
-    /// The version that is meant; the newest if left out.
+    /// The version that is meant; if left out, the newest, which is shown.
     #[arg(long)]
     pub(crate) version: Option<u32>,
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 
+use super::audit;
 use crate::cli::{ApiKey, NewApiKey};
 use crate::client::Client;
 use crate::config::Config;
-use crate::node::open_store;
+use crate::node::{Stores, open_store};
 use crate::output::{self, Colour, coloured, text};
 use crate::system::{SystemClock, SystemRandom};
 
-const HEADER: [&str; 8] = ["id", "name", "role", "state", "signers", "rate", "created", "expires"];
+const HEADER: [&str; 9] = ["id", "name", "role", "state", "signers", "chains", "rate", "created", "expires"];
 
 pub(crate) async fn run(command: ApiKey) -> Result<()> {
     match command {
@@ -43,10 +44,15 @@ pub(crate) async fn run(command: ApiKey) -> Result<()> {
 
 async fn create(new: &NewApiKey) -> Result<()> {
     let signers = (!new.signer.is_empty()).then_some(&new.signer);
+    let chains = (!new.chain.is_empty()).then_some(&new.chain);
     let mut body = json!({ "name": new.name, "role": new.role });
-    for (field, value) in
-        [("signers", json!(signers)), ("ratePerS", json!(new.rate)), ("expiresAt", json!(new.expires))]
-    {
+    let limits = [
+        ("signers", json!(signers)),
+        ("chains", json!(chains)),
+        ("ratePerS", json!(new.rate)),
+        ("expiresAt", json!(new.expires)),
+    ];
+    for (field, value) in limits {
         if !value.is_null() {
             body[field] = value;
         }
@@ -73,7 +79,8 @@ async fn create(new: &NewApiKey) -> Result<()> {
 /// Where no server runs that could be asked, or none whose keys are at hand.
 async fn create_in_store(config: &Path, body: Value) -> Result<Value> {
     let config = Config::load(config, std::env::vars())?;
-    let (_, records) = open_store(&config).await?;
+    let Stores { records, audit: log, .. } = open_store(&config).await?;
+    audit::note(log.as_ref(), "api-key create", body.clone()).await?;
     let made =
         landfall_server::make_api_key(records, Arc::new(SystemClock), Arc::new(SystemRandom), body).await;
     made.map_err(|problem| anyhow!("{} ({})", problem.detail, problem.code.text()))
@@ -89,12 +96,17 @@ fn row(key: &Value) -> Vec<String> {
         let all: Vec<String> = all.iter().filter_map(Value::as_str).map(output::address).collect();
         all.join(" ")
     });
+    let chains = key["chains"].as_array().map_or("all".to_owned(), |all| {
+        let all: Vec<String> = all.iter().map(Value::to_string).collect();
+        all.join(" ")
+    });
     vec![
         text(key, "id"),
         text(key, "name"),
         text(key, "role"),
         state,
         signers,
+        chains,
         text(key, "ratePerS"),
         output::ago(&text(key, "createdAt")),
         text(key, "expiresAt"),

@@ -16,9 +16,10 @@ use landfall_core::{ChainId, Namespace};
 use landfall_store::{Archived, Postgres, Sqlite};
 use serde_json::json;
 
+use super::audit;
 use crate::cli::Chain;
 use crate::config::{Config, Store};
-use crate::node::open_store;
+use crate::node::{Stores, open_store};
 use crate::output;
 use crate::system::SystemClock;
 
@@ -64,7 +65,7 @@ async fn accept_reorg(id: u64, config: &Path, yes: bool, json: bool) -> Result<(
         bail!("chain {id} is not configured; its endpoints must be asked what they show now");
     };
     let evm = EvmChain::new(chain.chain_config(), Arc::new(SystemClock))?;
-    let (store, _) = open_store(&config).await?;
+    let Stores { store, audit: log, .. } = open_store(&config).await?;
     let (record, before) = reorg::known(store.as_ref(), ChainId(id)).await?;
     let genesis =
         evm.block(BlockAt::Number(0)).await?.context("the endpoints do not show the first block")?;
@@ -87,6 +88,8 @@ async fn accept_reorg(id: u64, config: &Path, yes: bool, json: bool) -> Result<(
             now.hash
         );
     }
+    let about = json!({ "chainId": id, "block": now.number, "was": before.hash, "is": now.hash });
+    audit::note(log.as_ref(), "chain accept-reorg", about).await?;
     reorg::accept(store.as_ref(), ChainId(id), genesis.at.hash, now).await?;
     if json {
         output::json(&json!({ "block": now.number, "was": before.hash, "is": now.hash }));
@@ -123,10 +126,14 @@ async fn shown(evm: &EvmChain, number: u64, endpoints: usize) -> Result<BlockRef
 
 async fn archive(store: &Store, chain: ChainId) -> Result<Option<Archived>> {
     let namespace = Namespace(store.namespace.clone());
+    let about = json!({ "chainId": chain });
     if store.is_postgres() {
         let options = landfall_store::postgres::Options { lease: PATIENCE, ..Default::default() };
-        return Ok(Postgres::open(&store.url, &namespace, &options).await?.archive_chain(chain).await?);
+        let store = Postgres::open(&store.url, &namespace, &options).await?;
+        audit::note(&store, "chain forget", about).await?;
+        return Ok(store.archive_chain(chain).await?);
     }
     let store = Sqlite::open(&store.url, &namespace, &landfall_store::sqlite::Options::default())?;
+    audit::note(&store, "chain forget", about).await?;
     Ok(store.archive_chain(chain).await?)
 }

@@ -13,6 +13,7 @@ use landfall_devchain::{Devchain, Mining, dev_accounts};
 use landfall_server::webhooks::Webhooks;
 
 use super::dev_keys;
+use super::serve::OPEN;
 use crate::cli::Dev;
 use crate::config::{Chain, Config};
 use crate::node::{Keys, Node, addressed, stop_signal};
@@ -38,6 +39,7 @@ pub(crate) async fn run(args: &Dev) -> Result<()> {
     config.server.listen = args.listen;
     config.store.url = format!("sqlite://{}", folder.path().join("landfall.db").display());
     config.node.name = "dev".to_owned();
+    config.access.open = true;
     config.chain = vec![dev_chain(&chain)?];
     let mut keys = dev_signers(chain.config().chain_id, SIGNERS)?;
     keys.webhooks = Some(dev_webhooks(&config));
@@ -91,6 +93,7 @@ fn greet(node: &Node, chain: &Devchain, every: Duration) -> Result<()> {
     for account in accounts.iter().take(node.lanes().len()) {
         println!("           {account}");
     }
+    println!("  access   {OPEN}");
     println!("\nLand a transaction:\n");
     println!(
         "curl -s {url}/api/v1/tx -H 'content-type: application/json' -d '{{\"chainId\":{id},\"signer\":\"{sender}\",\

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use landfall_core::ports::signer::Signer as _;
-use landfall_signer::{LocalSigner, PasswordFrom, keystore};
+use landfall_signer::{LocalSigner, Place, keystore};
 use serde_json::json;
 
 use crate::cli::{Key, KeyAddress, Password};
 use crate::config::Signer;
+use crate::config::secrets::{self, Files};
 use crate::output;
 
 pub(crate) fn run(command: Key) -> Result<()> {
@@ -26,7 +27,7 @@ pub(crate) fn run(command: Key) -> Result<()> {
         }
         Key::Address(args) => {
             let json = args.json;
-            let signer = LocalSigner::load(&named(args).source()?, None)?;
+            let signer = LocalSigner::load(&named(args).source(Files { loose: true })?, None)?;
             if json {
                 output::json(&json!({ "address": signer.account().to_string() }));
             } else {
@@ -54,10 +55,10 @@ fn randomness() -> keystore::Randomness {
     bytes
 }
 
-fn password_from(password: &Password) -> Result<PasswordFrom> {
+fn password_from(password: &Password) -> Result<Place> {
     match (&password.password_env, &password.password_file) {
-        (Some(env), None) => Ok(PasswordFrom::Env(env.clone())),
-        (None, Some(file)) => Ok(PasswordFrom::File(file.clone())),
+        (Some(env), None) => Ok(Place::Env(env.clone())),
+        (None, Some(file)) => Ok(Place::File(secrets::path(file)?)),
         _ => bail!(
             "the key file is encrypted: name its password with one of --password-env or --password-file"
         ),

@@ -9,7 +9,7 @@ use landfall_client::CommandAccepted;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::unknown;
+use super::{is_older, unknown};
 use crate::amount;
 use crate::cli::{Lane, LaneName};
 use crate::client::Client;
@@ -148,10 +148,11 @@ async fn break_lease(name: &LaneName, yes: bool) -> Result<()> {
     if name.remote.json {
         output::json(&broken);
     } else {
-        println!(
-            "ended: session {session} of {node} held {} lanes, which are free now",
-            text(&broken, "lanes")
-        );
+        let held = match broken["lanes"].as_u64() {
+            Some(1) => "1 lane, which is free now".to_owned(),
+            _ => format!("{} lanes, which are free now", text(&broken, "lanes")),
+        };
+        println!("ended: session {session} of {node} held {held}");
     }
     Ok(())
 }
@@ -188,11 +189,12 @@ async fn resume(name: &LaneName, yes: bool) -> Result<()> {
     if !unknown.is_empty() && !name.remote.json {
         println!("{}\n", unknown::table(unknown));
     }
-    let question = match unknown::not_looked_at(&lane) {
+    let not_compared = unknown::not_compared_question(&lane);
+    let first = match unknown::not_looked_at(&lane) {
         Some(why_not) => Some(unknown::blind_question(why_not)),
         None => (!unknown.is_empty()).then(|| unknown::question(unknown)),
     };
-    if let Some(question) = question.filter(|_| !yes) {
+    for question in first.into_iter().chain(not_compared).filter(|_| !yes) {
         match output::asks(&question) {
             Some(true) => {}
             Some(false) => bail!("nothing was resumed"),
@@ -266,17 +268,12 @@ async fn steer(name: &LaneName, verb: &str, is_done: impl Fn(&Value) -> bool) ->
     Ok(())
 }
 
-/// Every lane is on hold, and what is asked for waits.
-async fn is_older(client: &Client) -> bool {
-    client.store().await.is_ok_and(|store| store["older"] == true)
-}
-
 async fn queued(client: &Client, name: &LaneName, stored: &CommandAccepted) {
     if name.remote.json {
         return output::json(&json!(stored));
     }
     let when = if is_older(client).await {
-        "applied when the store, which is an older copy of itself, was accepted: `landfall store accept`"
+        "applied when the store, which is an older copy of itself, is accepted: `landfall store accept`"
     } else {
         "applied within a second by the node that owns the lane"
     };
@@ -321,7 +318,8 @@ fn table(lanes: &[Value], balances: &Balances) -> String {
     let brief = output::on_terminal();
     let mut header = vec!["chain", "signer", "nonce", "waiting", "in flight", "balance", "health", "owner"];
     if !brief {
-        header.extend(["since", "chain count", "token"]);
+        // Of a list it is the stored one: only a lane that is asked for by itself is looked at.
+        header.extend(["since", "stored count", "token"]);
     }
     let row = |lane: &Value| {
         let balance = balances.get(&key(lane)).map_or("-".to_owned(), |wei| shown_balance(*wei, brief));
@@ -336,7 +334,7 @@ fn table(lanes: &[Value], balances: &Balances) -> String {
             text(lane, "owner.node"),
         ];
         if !brief {
-            row.extend(["owner.since", "chainCount", "token"].map(|field| text(lane, field)));
+            row.extend([text(lane, "owner.since"), unknown::chain_count(lane), text(lane, "token")]);
         }
         row
     };

@@ -2,11 +2,14 @@
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use landfall_core::Namespace;
 use landfall_core::ports::clock::Random as _;
+use landfall_store::Postgres;
 use landfall_store::moving::{self, Outcome, Progress, Step};
 use landfall_store::postgres::{Options, without_password};
 use serde_json::json;
 
+use super::audit;
 use crate::cli::Migrate;
 use crate::output;
 use crate::system::SystemRandom;
@@ -31,6 +34,9 @@ pub(crate) async fn run(args: &Migrate) -> Result<()> {
     bar.finish_and_clear();
     match moved? {
         Outcome::Moved(rows) => {
+            let namespace = Namespace("default".to_owned());
+            let store = Postgres::open(to, &namespace, &Options::default()).await?;
+            audit::note(&store, "migrate", json!({ "from": args.from, "to": place })).await?;
             let sentence = format!(
                 "moved to {place}, and compared row by row:\n{}\nSet store.url to the new database and start the server.",
                 table(&rows)

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod api_key;
+mod audit;
 mod bench;
 mod chain;
 mod demo;
@@ -25,7 +26,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command};
+use crate::client::Client;
 use crate::config::printed;
+
+/// The store is an older copy of itself: every lane is on hold, and what is asked for waits.
+async fn is_older(client: &Client) -> bool {
+    client.store().await.is_ok_and(|store| store["older"] == true)
+}
 
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
@@ -45,6 +52,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Import(command) => import::run(command)?,
         Command::Key(command) => key::run(command)?,
         Command::ApiKey(command) => api_key::run(command).await?,
+        Command::Audit(command) => return audit::run(command).await,
         Command::Migrate(args) => migrate::run(&args).await?,
         Command::Backup(args) => store::backup(&args)?,
         Command::Store(command) => return store::run(command).await,

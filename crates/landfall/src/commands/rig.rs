@@ -76,6 +76,7 @@ impl Rig {
         let folder = tempfile::tempdir()?;
         let accounts: Vec<_> = dev_accounts().take(signers).collect();
         let mut config = Config::default();
+        config.access.open = true;
         match ground.store {
             Some(url) => {
                 config.store.url = url;

@@ -6,6 +6,10 @@ use crate::cli::Serve;
 use crate::config::Config;
 use crate::node::{Node, addressed, stop_signal};
 
+/// The meaning of a server without a key, in words.
+pub(crate) const OPEN: &str = "It is open: there is no API key, so whoever reaches this address can spend from every signer. The first \
+    `landfall api-key create` ends that.";
+
 pub(crate) async fn run(args: &Serve) -> Result<()> {
     let config = Config::load(&args.config, std::env::vars())?;
     for chain in &config.chain {
@@ -26,5 +30,9 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     // For people and scripts that wait for it; everything else goes to the log.
     let scheme = if config.server.tls().is_some() { "https" } else { "http" };
     println!("Landfall listens on {scheme}://{address}");
+    if node.is_open() {
+        tracing::warn!("{OPEN}");
+        println!("{OPEN}");
+    }
     node.run(stop_signal()).await
 }

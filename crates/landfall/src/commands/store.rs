@@ -9,7 +9,7 @@ use landfall_core::ports::store::{Older, Reads as _};
 use landfall_store::{Postgres, Sqlite, postgres, sqlite};
 use serde_json::{Value, json};
 
-use super::unknown;
+use super::{audit, unknown};
 use crate::cli::{Backup, Store, StoreAccept, StoreOlder};
 use crate::client::Client;
 use crate::config::{self, Config};
@@ -57,15 +57,30 @@ pub(crate) async fn run(command: Store) -> Result<ExitCode> {
             if remote.json {
                 output::json(&state);
             } else if state["older"] == true {
-                println!("{}", text(&state, "why"));
+                println!(
+                    "{}. Hand all requests in again, then `landfall store accept` (docs/backup.md)",
+                    text(&state, "why")
+                );
             } else {
-                println!("the store is not an older copy");
+                println!("{}", not_older(&state));
             }
             Ok(ExitCode::SUCCESS)
         }
         Store::Accept(args) => accept(&args).await,
         Store::Older(args) => older(&args).await,
     }
+}
+
+/// The sentence for a store that is no older copy, or none any more.
+fn not_older(state: &Value) -> String {
+    let still = match state["comparing"].as_u64() {
+        None | Some(0) => return "the store is not an older copy".to_owned(),
+        Some(1) => "1 lane still compares".to_owned(),
+        Some(lanes) => format!("{lanes} lanes still compare"),
+    };
+    format!(
+        "the store is not an older copy any more: it was accepted, and {still} what it had forgotten (`landfall lane list`)"
+    )
 }
 
 /// How long a large database may take.
@@ -100,6 +115,7 @@ async fn take_for_older(store: &config::Store) -> Result<Option<Older>> {
     if store.is_postgres() {
         let options = postgres::Options { lease: PATIENCE, ..Default::default() };
         let store = Postgres::open(&store.url, &namespace, &options).await?;
+        audit::note(&store, "store older", json!({})).await?;
         store.take_for_older().await?;
         return Ok(store.older().await?);
     }
@@ -112,6 +128,7 @@ async fn take_for_older(store: &config::Store) -> Result<Option<Older>> {
         }
         opened => opened?,
     };
+    audit::note(&store, "store older", json!({})).await?;
     store.take_for_older().await?;
     Ok(store.older().await?)
 }
@@ -191,6 +208,11 @@ fn show(lanes: &[Value], keys: &[Value], state: &Value, as_json: bool) -> Result
             );
             println!("{}\n", unknown::table(unknown::of(lane)));
         }
+        for lane in lanes {
+            if let Some(not_shown) = unknown::not_shown(lane) {
+                println!("{} on chain {}: {not_shown}\n", text(lane, "signer"), text(lane, "chainId"));
+            }
+        }
         for unseen in lanes.iter().filter_map(not_looked_at) {
             println!("{unseen}\nNonces that the store does not know may be missing above.\n");
         }
@@ -207,7 +229,8 @@ fn show(lanes: &[Value], keys: &[Value], state: &Value, as_json: bool) -> Result
         }
         println!(
             "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \
-             these nonces ends as landed then, and the rest is sent. Say --yes when they have (docs/backup.md)."
+             these nonces then ends as landed, or waits for a person: always in a lane without a next nonce, where more wait than landed, \
+             or where it was cancelled or awaits an approval. The rest is sent. Say --yes when they have (docs/backup.md)."
         );
     }
     Ok(Exit::Failed.into())
@@ -219,4 +242,16 @@ fn row(lane: &Value) -> Vec<String> {
     let [chain, signer, next, waiting, in_flight] =
         ["chainId", "signer", "nextNonce", "waiting", "inFlight"].map(|field| text(lane, field));
     vec![chain, signer, next, unknown::chain_count(lane), waiting, in_flight]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_accepted_says_how_many_lanes_still_compare() {
+        assert_eq!(not_older(&json!({ "older": false })), "the store is not an older copy");
+        assert!(not_older(&json!({ "older": false, "comparing": 1 })).contains("1 lane still compares what"));
+        assert!(not_older(&json!({ "older": false, "comparing": 2 })).contains("2 lanes still compare what"));
+    }
 }

@@ -1,5 +1,6 @@
 //! `landfall tx`: handing transactions over and seeing where they are.
 
+mod decide;
 mod find;
 mod send;
 mod show;
@@ -13,7 +14,7 @@ use indicatif::ProgressBar;
 use landfall_client::{Accepted, CommandAccepted, Payload, State, Transaction, TxFilter};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Remote, Tx, TxDecision, TxList, TxName, TxReplace, TxSettle};
+use crate::cli::{Remote, Tx, TxList, TxName, TxReplace, TxSettle};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{self, text};
@@ -32,7 +33,8 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
         }
         Tx::Cancel(name) => {
             let (client, id) = find::tx(&name).await?;
-            Ok(told(&id, &client.cancel(&id).await?, &name.remote))
+            let stored = client.cancel(&id).await?;
+            Ok(told(&client, &id, &stored, &name.remote).await)
         }
         Tx::Replace(args) => replace(args).await,
         Tx::SpeedUp(args) => {
@@ -43,16 +45,11 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
                 }
             }
             let (client, id) = find::tx(&args.name).await?;
-            Ok(told(&id, &client.speed_up(&id, &price).await?, &args.name.remote))
+            let stored = client.speed_up(&id, &price).await?;
+            Ok(told(&client, &id, &stored, &args.name.remote).await)
         }
-        Tx::Approve(TxDecision { name, version }) => {
-            let (client, id) = find::tx(&name).await?;
-            Ok(decided(&id, &client.approve(&id, version).await?, &name.remote))
-        }
-        Tx::Reject(TxDecision { name, version }) => {
-            let (client, id) = find::tx(&name).await?;
-            Ok(decided(&id, &client.reject(&id, version).await?, &name.remote))
-        }
+        Tx::Approve { decision, yes } => decide::approve(&decision, yes).await,
+        Tx::Reject(decision) => decide::reject(&decision).await,
         Tx::Settle(TxSettle { name, ours, hash, .. }) => {
             let (client, id) = find::tx(&name).await?;
             let whose = if ours { "ours" } else { "foreign" };
@@ -66,9 +63,13 @@ pub(crate) async fn run(command: Tx) -> Result<ExitCode> {
 }
 
 /// Says that a wish is stored, which is all that is known.
-fn told(id: &str, stored: &CommandAccepted, remote: &Remote) -> ExitCode {
+async fn told(client: &Client, id: &str, stored: &CommandAccepted, remote: &Remote) -> ExitCode {
     if remote.json {
         output::json(&json!(stored));
+    } else if super::is_older(client).await {
+        println!(
+            "queued; it waits until the store, which is an older copy of itself, is accepted: `landfall store accept`"
+        );
     } else {
         println!("queued; the chain decides whether it was in time (`landfall tx watch {id}`)");
     }
@@ -107,7 +108,7 @@ async fn replace(args: TxReplace) -> Result<ExitCode> {
     }
     let (client, id) = find::tx(&args.name).await?;
     let stored = client.replace(&id, &payload, &options).await?;
-    Ok(told(&id, &stored, &args.name.remote))
+    Ok(told(&client, &id, &stored, &args.name.remote).await)
 }
 
 fn payload(value: U256, to: &Option<String>, data: &Option<String>, gas: Option<u64>) -> Payload {
@@ -169,10 +170,10 @@ async fn list(args: TxList) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The state, and that a person has to speak first.
+/// The state, and that a person has to speak first. What has ended keeps why it was held, and waits for nobody.
 fn shown_state(tx: &Value) -> String {
     let state = output::state(&text(tx, "state"));
-    if tx["held"].is_object() { format!("{state}, held") } else { state }
+    if tx["held"].is_object() && !show::has_ended(tx) { format!("{state}, held") } else { state }
 }
 
 /// The nonce under which something that this store does not know carried it out. Only its journal has it.
@@ -201,5 +202,18 @@ async fn watch(client: &Client, id: &str, remote: &Remote) -> Result<ExitCode> {
             return Ok(if well { ExitCode::SUCCESS } else { Exit::NoSuccess.into() });
         }
         tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_not_ended_is_listed_as_held() {
+        let held = json!({ "code": "may_have_landed", "text": "x" });
+        assert_eq!(shown_state(&json!({ "state": "accepted", "held": held })), "accepted, held");
+        assert_eq!(shown_state(&json!({ "state": "cancelled", "held": held })), "cancelled");
+        assert_eq!(shown_state(&json!({ "state": "accepted" })), "accepted");
     }
 }

@@ -71,8 +71,12 @@ fn row(unknown: &Value) -> Vec<String> {
     vec![nonce, block, hash, to, value, same_as]
 }
 
-/// How many nonces of the account the chain has used: what the lane has stored, or what was seen since.
+/// How many nonces of the account the chain has used: what the lane has stored, or what was seen since. A stored number says nothing
+/// where the server has not looked.
 pub(super) fn chain_count(lane: &Value) -> String {
+    if not_looked_at(lane).is_some() {
+        return "?".to_owned();
+    }
     let unknown = of(lane);
     let seen = unknown.iter().filter_map(|one| one["nonce"].as_u64()?.checked_add(1)).max();
     let stored = lane["chainCount"].as_u64();
@@ -100,12 +104,48 @@ pub(super) fn question(unknown: &[Value]) -> String {
         [one] => format!("nonce {}", nonce(Some(one))),
         _ => format!("nonces {} to {}", nonce(unknown.first()), nonce(unknown.last())),
     };
+    let same = match unknown.iter().any(|one| one["sameAs"].is_string()) {
+        true => {
+            "What stands under \"same as\" then ends as landed and is not sent: if it is another payment, hand it in again with a new \
+             request id.\n"
+        }
+        false => "",
+    };
     format!(
         "This store does not know who used {which}: another program, or a newer copy of this store.\n\
          If they are other payments, go on. If this store was put back, have all requests handed in again first: one that waits \
          and is the same payment as one of them then ends as landed, and is not sent.\n\
-         Go on after them?"
+         {same}Go on after them?"
     )
+}
+
+/// The question to a person before a lane goes on some of whose nonces were compared with nothing.
+pub(super) fn not_compared_question(lane: &Value) -> Option<String> {
+    let below = lane["notCompared"].as_u64().filter(|below| *below > 0)?;
+    let (which, were) = match below {
+        1 => ("Nonce 0".to_owned(), "was"),
+        _ => (format!("Nonces 0 to {}", below - 1), "were"),
+    };
+    Some(format!(
+        "{which} of this account {were} used before this store knew it, and {were} compared with nothing. Everything that waits is sent \
+         when the lane goes on, also what one of them has paid already.\n\
+         Have you looked at them, and cancelled what has landed?"
+    ))
+}
+
+/// A sentence about nonces of a lane that was never used: only its newest are shown and compared.
+pub(super) fn not_shown(lane: &Value) -> Option<String> {
+    let first = of(lane).first()?["nonce"].as_u64().filter(|first| *first > 0)?;
+    if lane["nextNonce"].is_u64() {
+        return None;
+    }
+    let (which, are, them) = match first {
+        1 => ("Nonce 0".to_owned(), "is", "it"),
+        _ => (format!("Nonces 0 to {}", first - 1), "are", "them"),
+    };
+    Some(format!(
+        "{which} {are} not shown and will not be compared: the lane holds for {them} after the store is accepted."
+    ))
 }
 
 #[cfg(test)]
@@ -142,5 +182,37 @@ mod tests {
     fn a_lane_whose_nonces_are_all_known_has_the_count_that_it_stored() {
         assert_eq!(chain_count(&json!({ "chainCount": 3 })), "3");
         assert_eq!(chain_count(&json!({})), "-");
+        assert_eq!(chain_count(&json!({ "chainCount": 3, "notLookedAt": "node b runs it" })), "?");
+    }
+
+    #[test]
+    fn a_person_is_asked_about_nonces_that_were_compared_with_nothing() {
+        let asked = not_compared_question(&json!({ "notCompared": 31 })).unwrap();
+        assert!(asked.starts_with("Nonces 0 to 30 of this account were used before"), "{asked}");
+        let asked = not_compared_question(&json!({ "notCompared": 1 })).unwrap();
+        assert!(asked.starts_with("Nonce 0 of this account was used before"), "{asked}");
+        assert_eq!(not_compared_question(&json!({})), None);
+    }
+
+    #[test]
+    fn nonces_of_a_new_lane_that_are_not_shown_are_named() {
+        let mut new = lane(31..40);
+        let said = not_shown(&new).unwrap();
+        assert!(
+            said.starts_with("Nonces 0 to 30 are not shown") && said.contains("holds for them"),
+            "{said}"
+        );
+        assert!(not_shown(&lane(1..2)).unwrap().starts_with("Nonce 0 is not shown"));
+        assert_eq!(not_shown(&lane(0..2)), None);
+        new["nextNonce"] = json!(31);
+        assert_eq!(not_shown(&new), None, "the store knows those below");
+    }
+
+    #[test]
+    fn a_person_is_told_what_becomes_of_one_that_did_the_same() {
+        let mut one = lane(3..4);
+        assert!(!question(of(&one)).contains("same as"));
+        one["unknownNonces"][0]["sameAs"] = json!("01a1");
+        assert!(question(of(&one)).contains("hand it in again with a new request id"));
     }
 }

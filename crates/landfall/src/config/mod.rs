@@ -3,28 +3,38 @@
 //! `reference.rs` has a sentence for each key; `printed.rs` makes the page in `docs/` and the file that `landfall config`
 //! prints from it, and tests hold both to these structs.
 
+mod access;
 mod env;
+mod errors;
 mod lease;
 pub(crate) mod printed;
 mod reference;
+mod resolve;
+mod rpc;
+pub(crate) mod secrets;
+mod server;
+mod signer;
 mod webhooks;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use alloy_primitives::U256;
 use anyhow::{Context, Result, bail};
 use landfall_chain::spec::{DataFeeKind, Finality, Spec};
-use landfall_core::settings::{Allocation, LaneSettings, OnUnknownSlots, TxLimits};
-use landfall_core::{Account, ChainId, Gas, Price};
+use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
+use landfall_core::{ChainId, Gas, Price};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use access::Access;
 pub(crate) use lease::Lease;
+pub(crate) use rpc::Rpc;
+pub(crate) use server::Server;
+pub(crate) use signer::Signer;
 pub(crate) use webhooks::Webhooks;
 
-/// Everything.
+/// Everything. What may hold a secret is left out where it is shown for people who debug.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -35,75 +45,18 @@ pub(crate) struct Config {
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
     pub(crate) access: Access,
+    pub(crate) rpc: Rpc,
     pub(crate) webhooks: Webhooks,
     pub(crate) trades: Trades,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Server {
-    pub(crate) listen: SocketAddr,
-    pub(crate) advertise: String,
-    pub(crate) tls_certificate: String,
-    pub(crate) tls_key: String,
-    pub(crate) cors_origins: Vec<String>,
-    pub(crate) max_body_bytes: usize,
-    pub(crate) max_batch: usize,
-    pub(crate) max_connections: usize,
-    pub(crate) max_listeners: usize,
-    pub(crate) header_timeout_s: u64,
-    pub(crate) body_timeout_s: u64,
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        let limits = landfall_server::Limits::default();
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
-            advertise: String::new(),
-            tls_certificate: String::new(),
-            tls_key: String::new(),
-            cors_origins: Vec::new(),
-            max_body_bytes: limits.body,
-            max_batch: limits.batch,
-            max_connections: limits.connections,
-            max_listeners: limits.listeners,
-            header_timeout_s: limits.header_time.as_secs(),
-            body_timeout_s: limits.body_time.as_secs(),
-        }
-    }
-}
-
-impl Server {
-    /// Where callers of other nodes are sent: what is advertised, or where it listens, if that is one address.
-    pub(crate) fn address(&self) -> Option<String> {
-        if !self.advertise.is_empty() {
-            return Some(self.advertise.clone());
-        }
-        let is_one = !self.listen.ip().is_unspecified() && self.listen.port() != 0;
-        let scheme = if self.tls().is_some() { "https" } else { "http" };
-        is_one.then(|| format!("{scheme}://{}", self.listen))
-    }
-
-    /// How many callers may listen at once: never so many that nobody else gets a place.
-    pub(crate) fn listeners(&self) -> usize {
-        self.max_listeners.min(self.max_connections.saturating_sub(1)).max(1)
-    }
-
-    pub(crate) fn tls(&self) -> Option<landfall_server::TlsFiles> {
-        (!self.tls_certificate.is_empty()).then(|| landfall_server::TlsFiles {
-            certificate: self.tls_certificate.clone().into(),
-            key: self.tls_key.clone().into(),
-        })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Store {
     pub(crate) url: String,
+    pub(crate) url_file: PathBuf,
     pub(crate) namespace: String,
     pub(crate) keep_finished_days: f64,
     pub(crate) wait_s: u64,
@@ -128,6 +81,7 @@ impl Default for Store {
     fn default() -> Self {
         Self {
             url: "sqlite://landfall.db".to_owned(),
+            url_file: PathBuf::new(),
             namespace: "default".to_owned(),
             keep_finished_days: 90.0,
             wait_s: 60,
@@ -168,52 +122,6 @@ impl Default for Traces {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Access {
-    pub(crate) admin_key_env: String,
-    pub(crate) rate_per_s: u32,
-    pub(crate) open_metrics: bool,
-    pub(crate) keep_audit_days: f64,
-}
-
-impl Default for Access {
-    fn default() -> Self {
-        Self {
-            admin_key_env: "LANDFALL_ADMIN_KEY".to_owned(),
-            rate_per_s: 0,
-            open_metrics: false,
-            keep_audit_days: 365.0,
-        }
-    }
-}
-
-/// A key that an administrator made up must be long enough that nobody guesses it.
-const SHORTEST_ADMIN_KEY: usize = 32;
-
-impl Access {
-    /// With the key that the environment has.
-    pub(crate) fn policy(&self) -> Result<landfall_server::Policy> {
-        let name = &self.admin_key_env;
-        let admin_key = (!name.is_empty()).then(|| std::env::var(name).ok()).flatten();
-        let admin_key = admin_key.filter(|key| !key.is_empty());
-        if admin_key.as_ref().is_some_and(|key| key.len() < SHORTEST_ADMIN_KEY) {
-            bail!(
-                "the key in {name} is shorter than {SHORTEST_ADMIN_KEY} characters, which can be guessed; make one with \
-                 `openssl rand -hex 32`"
-            );
-        }
-        let keep = self.keep_audit_days * 86_400.0;
-        Ok(landfall_server::Policy {
-            admin_key,
-            rate_per_s: self.rate_per_s,
-            open_metrics: self.open_metrics,
-            keep_audit: (keep > 0.0).then(|| Duration::from_secs_f64(keep)),
-            ..landfall_server::Policy::default()
-        })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub(crate) struct Trades {
     pub(crate) max_head_age_s: u64,
 }
@@ -225,12 +133,18 @@ impl Default for Trades {
 }
 
 /// A chain: what is said of it here, and for the rest what is known of it by its id.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chain {
     pub(crate) id: u64,
-    #[serde(deserialize_with = "one_or_many")]
+    #[serde(default, deserialize_with = "one_or_many")]
     pub(crate) rpc: Vec<String>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub(crate) caller_rpc: Vec<String>,
+    #[serde(default)]
+    pub(crate) rpc_file: PathBuf,
+    #[serde(default)]
+    pub(crate) development: bool,
     #[serde(default = "default::resubmit_after_s")]
     pub(crate) resubmit_after_s: u64,
     #[serde(default = "default::bump_percent")]
@@ -319,29 +233,6 @@ fn fill_in_specs(table: &mut toml::Table) -> Result<()> {
     Ok(())
 }
 
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Signer {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) address: Option<Account>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) private_key_env: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) keystore: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) password_env: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) password_file: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mnemonic_env: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) index: Option<u32>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) chains: Vec<u64>,
-    pub(crate) allocation: Allocation,
-    pub(crate) on_unknown_slots: OnUnknownSlots,
-}
-
 /// `rpc = "…"` means one; commas part several, as an environment variable needs.
 fn one_or_many<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
@@ -367,15 +258,16 @@ impl Config {
             )
         })?;
         Self::parse(&text, vars)
+            .and_then(Self::with_files)
             .with_context(|| format!("the configuration {} cannot be used", file.display()))
     }
 
     /// As [`Self::load`], from text.
     pub(crate) fn parse(text: &str, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
-        let mut table: toml::Table = text.parse()?;
+        let mut table = text.parse::<toml::Table>().map_err(|error| errors::syntax(text, &error))?;
         env::overlay(&mut table, vars)?;
         fill_in_specs(&mut table)?;
-        let mut config: Self = table.try_into()?;
+        let mut config = table.clone().try_into::<Self>().map_err(|error| errors::value(&table, &error))?;
         if config.node.name.is_empty() {
             config.node = Node::default();
         }
@@ -389,8 +281,21 @@ impl Config {
             if seen.insert(chain.id, position).is_some() {
                 bail!("chain {} is configured twice; give all its endpoints in one rpc list", chain.id);
             }
-            if chain.rpc.iter().all(String::is_empty) {
-                bail!("chain {} has no endpoint; give at least one in rpc", chain.id);
+            let by_file = !chain.rpc_file.as_os_str().is_empty();
+            if by_file && !chain.rpc.is_empty() {
+                bail!("chain {} has rpc and rpc_file; keep one of them", chain.id);
+            }
+            if !by_file && chain.rpc.iter().all(String::is_empty) {
+                bail!(
+                    "chain {} has no endpoint; give at least one in rpc, or in the file rpc_file",
+                    chain.id
+                );
+            }
+            if chain.caller_rpc.iter().any(String::is_empty) {
+                bail!(
+                    "chain {}: caller_rpc has an empty entry; leave it out, and callers' questions go to rpc",
+                    chain.id
+                );
             }
             chain.check()?;
         }
@@ -412,45 +317,17 @@ impl Config {
         if !(0.0..=36_500.0).contains(&days) {
             bail!("store.keep_finished_days is {days}; it may be 0, for ever, or up to 36500");
         }
-        let server = &self.server;
-        if server.max_connections == 0 || server.header_timeout_s == 0 || server.body_timeout_s == 0 {
-            bail!("server.max_connections, header_timeout_s and body_timeout_s must be above 0");
-        }
-        if server.tls_certificate.is_empty() != server.tls_key.is_empty() {
-            bail!("server.tls_certificate and server.tls_key belong together: give both, or none");
-        }
-        let is_origin = |origin: &String| {
-            let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-            rest.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']))
-        };
-        if let Some(wrong) = server.cors_origins.iter().find(|origin| !is_origin(origin)) {
-            bail!(
-                "server.cors_origins has {wrong:?}; name each origin as a browser does, such as https://app.example.com"
-            );
-        }
+        self.server.check()?;
         if !(0.0..=1.0).contains(&self.traces.sample) {
             bail!("traces.sample is {}; it is a share of the transactions, from 0 to 1", self.traces.sample);
         }
-        let days = self.access.keep_audit_days;
-        if !(0.0..=36_500.0).contains(&days) {
-            bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
-        }
-        if server.max_listeners == 0 {
-            bail!("server.max_listeners must be above 0");
-        }
+        self.access.check()?;
+        self.rpc.check()?;
         self.webhooks.check()?;
         self.lease.check()?;
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
         if !is_plain(&self.node.name) {
             bail!("node.name is {:?}; use letters, digits and dashes", self.node.name);
-        }
-        let advertise = &self.server.advertise;
-        let is_url = advertise.starts_with("http://") || advertise.starts_with("https://");
-        let can_be_told = advertise.is_empty() || (is_url && is_plain(advertise));
-        if !can_be_told {
-            bail!(
-                "server.advertise is {advertise:?}; write a URL such as http://node-1:8645, or leave it empty"
-            );
         }
         Ok(())
     }
@@ -473,6 +350,9 @@ impl Chain {
         Ok(Self {
             id,
             rpc,
+            caller_rpc: Vec::new(),
+            rpc_file: PathBuf::new(),
+            development: false,
             resubmit_after_s: default::resubmit_after_s(),
             bump_percent: default::bump_percent(),
             max_fee_gwei: default::max_fee_gwei(),
@@ -600,29 +480,6 @@ fn wei_of(eth: f64) -> Option<landfall_core::Wei> {
     (gwei > 0).then(|| landfall_core::Wei(U256::from(gwei) * U256::from(1_000_000_000_u64)))
 }
 
-impl Signer {
-    /// Where the key is, from the keys that are set.
-    pub(crate) fn source(&self) -> Result<landfall_signer::Source> {
-        use landfall_signer::{PasswordFrom, Source};
-        let kinds = [self.private_key_env.is_some(), self.keystore.is_some(), self.mnemonic_env.is_some()];
-        if kinds.iter().filter(|set| **set).count() != 1 {
-            bail!("a signer needs exactly one of private_key_env, keystore or mnemonic_env");
-        }
-        if let Some(env) = &self.private_key_env {
-            return Ok(Source::PrivateKey { env: env.clone() });
-        }
-        if let Some(env) = &self.mnemonic_env {
-            return Ok(Source::Mnemonic { env: env.clone(), index: self.index.unwrap_or(0) });
-        }
-        let password = match (&self.password_env, &self.password_file) {
-            (Some(env), None) => PasswordFrom::Env(env.clone()),
-            (None, Some(file)) => PasswordFrom::File(file.clone()),
-            _ => bail!("a keystore needs exactly one of password_env or password_file"),
-        };
-        Ok(Source::Keystore { path: self.keystore.clone().unwrap_or_default(), password })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -741,13 +598,5 @@ mod tests {
             let error = format!("{:#}", parse(text, vars).unwrap_err());
             assert!(error.contains(names), "{error}");
         }
-    }
-
-    #[test]
-    fn a_signer_names_one_place_for_its_key() {
-        assert!(Signer::default().source().is_err());
-        let two =
-            Signer { private_key_env: Some("A".into()), mnemonic_env: Some("B".into()), ..Signer::default() };
-        assert!(two.source().is_err());
     }
 }

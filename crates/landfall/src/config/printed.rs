@@ -117,6 +117,7 @@ mod tests {
         let config = parse(&example(None, &[]).unwrap());
         assert_eq!((config.server, config.store), Default::default());
         assert_eq!(config.webhooks, Default::default());
+        assert_eq!((config.rpc, config.access), Default::default());
         assert_eq!((config.node, config.lease, config.metrics), Default::default());
         assert_eq!(config.chain, minimal(31_337));
     }
@@ -161,14 +162,17 @@ mod tests {
                 "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().map(landfall_core::Account).unwrap(),
             ),
             private_key_env: Some(String::new()),
+            private_key_file: Some("f".into()),
             keystore: Some("k".into()),
             password_env: Some(String::new()),
             password_file: Some("p".into()),
             mnemonic_env: Some(String::new()),
+            mnemonic_file: Some("m".into()),
             index: Some(0),
             chains: vec![31337],
             allocation: landfall_core::settings::Allocation::Dispatch,
             on_unknown_slots: landfall_core::settings::OnUnknownSlots::Hold,
+            delegate_to: Vec::new(),
         };
         let mut config = parse(&example(None, &[]).unwrap());
         config.signer = vec![signer];

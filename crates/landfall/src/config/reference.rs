@@ -29,6 +29,12 @@ const fn by_chain(path: &'static str, value: &'static str, sentence: &'static st
 pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8645\"", "Where HTTP is served."),
     key(
+        "server.health_listen",
+        "\"\"",
+        "Where health is served beside, and nothing else: /health/live, /health/ready and gRPC's health, without TLS and without \
+         keys. Empty: only with the rest.",
+    ),
+    key(
         "server.advertise",
         "\"\"",
         "Where callers reach this node, such as http://node-1:8645; told to callers of a lane that this node owns. Empty: \
@@ -37,7 +43,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "server.tls_certificate",
         "\"\"",
-        "A PEM file with the certificate and those that lead to its authority. Empty: without TLS.",
+        "A PEM file with the certificate and those that lead to its authority, read again when it changes. Empty: without TLS.",
     ),
     key("server.tls_key", "\"\"", "The PEM file with the certificate's key."),
     key(
@@ -46,11 +52,39 @@ pub(crate) const KEYS: &[Key] = &[
         "Origins of web pages that may call, such as https://app.example.com. Empty: none but the server's own.",
     ),
     key("server.max_body_bytes", "8388608", "The largest body that is read."),
+    key(
+        "server.max_bytes_in_flight",
+        "67108864",
+        "The most bytes of bodies that are read or worked on at once; beyond it, callers wait a moment and are then refused.",
+    ),
+    key(
+        "server.max_bytes_in_flight_per_address",
+        "16777216",
+        "The same for one address, or the /64 of an IPv6 address. At least one largest body always fits.",
+    ),
     key("server.max_batch", "1000", "The most transactions of one batch."),
     key(
         "server.max_connections",
         "1000",
         "The most connections at once; beyond it, new callers wait until one ends.",
+    ),
+    key(
+        "server.max_connections_per_address",
+        "1000",
+        "The most connections of one address; further ones are closed. Behind a proxy all callers have one address: keep it at \
+         max_connections there.",
+    ),
+    key(
+        "server.max_keyless_connections",
+        "500",
+        "The most connections on which nobody has shown a key, never more than half of max_connections; beyond it, the one \
+         that was silent longest, of the address that has most of them, is closed.",
+    ),
+    key(
+        "server.max_keyless_streams",
+        "64",
+        "The most gRPC calls (health, reflection) of callers that show no key, a quarter of it for one address; each ends after \
+         5 minutes.",
     ),
     key(
         "server.max_listeners",
@@ -67,6 +101,11 @@ pub(crate) const KEYS: &[Key] = &[
         "store.url",
         "\"sqlite://landfall.db\"",
         "The database: a SQLite file, made if missing, or postgres://user:password@host/database for many nodes, with ?sslmode=verify-full for checked TLS.",
+    ),
+    key(
+        "store.url_file",
+        "\"\"",
+        "A file that holds the URL instead, since it may have a password in it; credential:NAME for a credential of systemd.",
     ),
     key("store.namespace", "\"default\"", "Keeps installations apart that share one store."),
     key(
@@ -103,22 +142,89 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("traces.sample", "1.0", "The share of transactions whose traces are sent."),
     key(
+        "access.open",
+        "false",
+        "Let everybody who reaches the server do everything, as long as no API key was ever made, on a loopback address only: \
+         also other users of this machine, and whoever a proxy on it lets through.",
+    ),
+    key(
         "access.admin_key_env",
         "\"LANDFALL_ADMIN_KEY\"",
         "The environment variable that may hold a key of an administrator: the first key, where the store has none yet.",
     ),
     key(
+        "access.admin_key_file",
+        "\"\"",
+        "Or the file that holds it, or credential:NAME. It is read again every second: another content ends the old key at once, \
+         and without the file there is no such key.",
+    ),
+    key(
+        "access.loose_files",
+        "false",
+        "Use files with secrets also if other users of the machine can read them, by their mode. Files in $CREDENTIALS_DIRECTORY \
+         and in /run/secrets always are.",
+    ),
+    key(
         "access.rate_per_s",
-        "0",
+        "1000",
         "Requests per second of an API key that does not say otherwise; 0: no limit.",
+    ),
+    key("access.max_listeners_per_key", "50", "The most event streams of one API key at once."),
+    key("access.max_sockets_per_key", "50", "The most WebSockets of one API key at once."),
+    key(
+        "access.max_raw_bytes_per_key",
+        "4194304",
+        "How many bytes of transactions that callers signed themselves (`eth_sendRawTransaction`) are kept for one API key.",
+    ),
+    key(
+        "access.max_raw_accounts_per_key",
+        "100",
+        "And of how many accounts. What is beyond is refused until some have landed.",
     ),
     key("access.open_metrics", "false", "Let everybody read /metrics, without an API key."),
     key("access.keep_audit_days", "365.0", "How long the audit log is kept; 0: for ever."),
+    key(
+        "rpc.allow",
+        "{}",
+        "Methods that `/rpc` passes on to the endpoints, by role: `{ viewer = [\"eth_call\"], admin = [\"debug_trace*\"] }`. Each role has those of the roles below it. A list for viewers replaces the built-in one, which has what only reads. What signs, sends or administers a node cannot be listed.",
+    ),
+    key(
+        "rpc.max_answer_bytes",
+        "16777216",
+        "The longest answer of a node that is passed on; a longer one is not read to its end.",
+    ),
+    key(
+        "rpc.max_batch_answer_bytes",
+        "33554432",
+        "The most bytes of all answers to one batch; calls beyond it are told so.",
+    ),
+    key(
+        "rpc.max_answer_bytes_in_flight",
+        "134217728",
+        "The most bytes of answers that callers have not been sent yet, all together.",
+    ),
+    key(
+        "rpc.answer_time_s",
+        "10",
+        "How long a call that is passed on may take, in seconds, its wait for a turn included.",
+    ),
+    key("rpc.batch_time_s", "30", "How long the calls of one batch may take that are passed on."),
+    key(
+        "rpc.requests_per_s",
+        "250",
+        "How many calls a second are passed on to each endpoint, beside what the engine asks; 0: no limit.",
+    ),
+    key(
+        "rpc.max_at_once",
+        "64",
+        "How many calls are passed on at once for a chain; four times as many wait, further ones are refused.",
+    ),
     key(
         "webhooks.secret_env",
         "\"LANDFALL_WEBHOOK_SECRET\"",
         "The environment variable with at least 32 random characters that the secrets of webhooks are derived from; the same on all nodes. Without it there are no webhooks.",
     ),
+    key("webhooks.secret_file", "\"\"", "Or the file that holds them, or credential:NAME."),
     key(
         "webhooks.allow_private",
         "false",
@@ -158,6 +264,22 @@ pub(crate) const KEYS: &[Key] = &[
         "chain.rpc",
         "[\"http://127.0.0.1:8545\"]",
         "Endpoints: failover on reads, fan-out on sends. http, https, ws or wss.",
+    ),
+    key(
+        "chain.caller_rpc",
+        "[]",
+        "Endpoints for what callers ask through `/rpc`, and for nothing else. Empty: those of rpc, on connections of their own.",
+    ),
+    key(
+        "chain.rpc_file",
+        "\"\"",
+        "A file that holds the endpoints instead, one a line, since they may have keys in them; or credential:NAME.",
+    ),
+    key(
+        "chain.development",
+        "false",
+        "Nothing on this chain is worth anything, so keys that everybody knows (anvil's, Hardhat's, …) may be used on it. Chains \
+         31337, 1337 and 31377 are such without it.",
     ),
     key(
         "chain.resubmit_after_s",
@@ -267,14 +389,16 @@ pub(crate) const KEYS: &[Key] = &[
         "The address the key must have; a check.",
     ),
     key("signer.private_key_env", "\"KEY_A\"", "The environment variable that holds the key in hex."),
+    optional("signer.private_key_file", "\"keys/a.hex\"", "Or the file that does, or credential:NAME."),
     optional(
         "signer.keystore",
         "\"keys/a.json\"",
         "An encrypted key file instead; `landfall key new` makes one.",
     ),
     optional("signer.password_env", "\"KEY_A_PASSWORD\"", "The variable that holds the keystore's password."),
-    optional("signer.password_file", "\"keys/a.password\"", "Or the file that does."),
+    optional("signer.password_file", "\"keys/a.password\"", "Or the file that does, or credential:NAME."),
     optional("signer.mnemonic_env", "\"PHRASE\"", "Or the variable that holds a BIP-39 phrase."),
+    optional("signer.mnemonic_file", "\"keys/phrase\"", "Or the file that does, or credential:NAME."),
     optional("signer.index", "0", "Which account of the phrase: m/44'/60'/0'/0/index."),
     optional("signer.chains", "[31337]", "The chains it may be used on; all if left out."),
     key(
@@ -288,5 +412,11 @@ pub(crate) const KEYS: &[Key] = &[
         "\"hold\"",
         "When the chain has used nonces that this store does not know and that may be its own: \"hold\" until somebody resumes the lane, \
          or \"adopt\" them once they are final and none of them does what a waiting transaction is to do.",
+    ),
+    key(
+        "signer.delegate_to",
+        "[]",
+        "Addresses whose code the account may be delegated to by callers (EIP-7702); the zero address stands for taking a \
+         delegation back. Whoever has an account's code can spend all it has. Empty: none.",
     ),
 ];

@@ -1,5 +1,6 @@
 //! `[webhooks]`: how events are delivered.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Webhooks {
     pub(crate) secret_env: String,
+    pub(crate) secret_file: PathBuf,
     pub(crate) allow_private: bool,
     pub(crate) allow_http: bool,
     pub(crate) timeout_ms: u64,
@@ -25,6 +27,7 @@ impl Default for Webhooks {
         let usual = landfall_server::webhooks::Webhooks::default();
         Self {
             secret_env: usual.secret_env,
+            secret_file: PathBuf::new(),
             allow_private: usual.allow_private,
             allow_http: usual.allow_http,
             timeout_ms: u64::try_from(usual.timeout.as_millis()).unwrap_or(u64::MAX),

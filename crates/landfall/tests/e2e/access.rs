@@ -11,7 +11,18 @@ use crate::support::{
     transfer_as, until,
 };
 
-const ROLES: [&str; 4] = ["viewer", "submitter", "operator", "admin"];
+const ROLES: [&str; 5] = ["viewer", "approver", "submitter", "operator", "admin"];
+
+/// Whether a path that needs one role is open to the other.
+fn covers(role: &str, least: &str) -> bool {
+    match role {
+        "viewer" => least == "viewer",
+        "approver" | "submitter" => least == "viewer" || least == role,
+        "operator" => least != "admin",
+        _ => true,
+    }
+}
+
 /// Its answer does not end by itself.
 const EVENTS: &str = "/api/v1/events";
 const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
@@ -54,6 +65,7 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
         (Method::GET, "/api/v1/api-keys".to_owned(), Some("admin")),
         (Method::DELETE, format!("/api/v1/api-keys/{key}"), Some("admin")),
         (Method::GET, "/api/v1/audit".to_owned(), Some("admin")),
+        (Method::GET, "/api/v1/audit/export".to_owned(), Some("admin")),
         (Method::GET, "/api/v1/store".to_owned(), Some("viewer")),
         (Method::POST, format!("{lane}/break-lease"), Some("admin")),
         (Method::POST, "/api/v1/store/accept".to_owned(), Some("admin")),
@@ -64,9 +76,10 @@ fn paths(tx: &str, key: &str, webhook: &str) -> Vec<(Method, String, Option<&'st
     for verb in ["cancel", "replace", "speed-up", "retry"] {
         all.push((Method::POST, format!("/api/v1/tx/{tx}/{verb}"), Some("submitter")));
     }
-    for verb in ["approve", "reject", "settle"] {
-        all.push((Method::POST, format!("/api/v1/tx/{tx}/{verb}"), Some("operator")));
+    for verb in ["approve", "reject"] {
+        all.push((Method::POST, format!("/api/v1/tx/{tx}/{verb}"), Some("approver")));
     }
+    all.push((Method::POST, format!("/api/v1/tx/{tx}/settle"), Some("operator")));
     for verb in ["pause", "resume", "disable", "reset", "cancel-all", "fill"] {
         all.push((Method::POST, format!("{lane}/{verb}"), Some("operator")));
     }
@@ -106,9 +119,13 @@ fn fits(template: &str, path: &str) -> bool {
 /// All that an administrator can see of what callers can change.
 async fn everything(admin: &Api) -> String {
     let mut all = String::new();
-    for path in ["/api/v1/tx?limit=500", "/api/v1/lanes", "/api/v1/api-keys", "/api/v1/audit?limit=500"] {
+    for path in ["/api/v1/tx?limit=500", "/api/v1/lanes", "/api/v1/api-keys"] {
         all.push_str(&admin.get(path).await.expect(200).to_string());
     }
+    let log = admin.get("/api/v1/audit?limit=500").await.expect(200);
+    // That somebody was sent away is on record, and nothing else may be.
+    let done = log["items"].as_array().unwrap().iter().filter(|entry| entry["what"] != "refused");
+    done.for_each(|entry| all.push_str(&entry.to_string()));
     all
 }
 
@@ -165,8 +182,7 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
             );
             answer.expect_problem(401, "unauthorized");
         }
-        let needed = ROLES.iter().position(|role| *role == least).unwrap();
-        for (_, api) in &roles[..needed] {
+        for (_, api) in roles.iter().filter(|(role, _)| !covers(role, least)) {
             let request = api.request(method.clone(), &path).json(&transfer());
             let answer = api.send(request).await;
             assert!(!answer.body.to_string().contains(&signer(0)[2..]), "{method} {path}: {}", answer.body);
@@ -181,12 +197,11 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
 
     // Those who may get past the door, whatever the handler says to an empty body.
     for (method, path, least) in paths(&tx, &revoked_id, &webhook_id) {
-        let needed = least.map_or(0, |least| ROLES.iter().position(|role| *role == least).unwrap());
         // One answer does not end by itself, and the other is a WebSocket.
         if path == EVENTS || (method == Method::GET && path.starts_with("/rpc/")) {
             continue;
         }
-        for (role, api) in &roles[needed..] {
+        for (role, api) in roles.iter().filter(|(role, _)| least.is_none_or(|least| covers(role, least))) {
             let answer = api.send(api.request(method.clone(), &path)).await;
             assert!(![401, 403, 404, 405].contains(&answer.status), "{role} {method} {path}: {answer:?}");
         }
@@ -320,22 +335,29 @@ async fn what_operators_do_is_on_record() {
     let dead = json!({ "session": "00000000-0000-7000-8000-000000000000" });
     operator.post(&format!("{lane}/break-lease"), &dead).await.expect_problem(403, "forbidden");
 
+    let refused = until("the refusal is on record", async || {
+        let log = admin.get("/api/v1/audit?limit=1").await.expect(200);
+        (log["items"][0]["what"] == "refused").then(|| log["items"][0].clone())
+    })
+    .await;
+    assert_eq!((&refused["status"], text(&refused, "keyId")), (&json!(403), id.clone()), "{refused}");
     let log = admin.get("/api/v1/audit").await.expect(200);
     let entries = log["items"].as_array().unwrap();
+    let what: Vec<String> = entries.iter().map(|entry| text(entry, "what")).collect();
     assert_eq!(
-        entries.len(),
-        3,
-        "newest first: fill, pause, the key itself; looking is not on record: {log}"
+        what,
+        ["refused", "asked", "asked", "asked", "began"],
+        "newest first: the refusal, fill, pause, the key itself; looking is not on record: {log}"
     );
-    let (fill, pause, made) = (&entries[0], &entries[1], &entries[2]);
+    let (fill, pause, made) = (&entries[1], &entries[2], &entries[3]);
     assert_eq!((&fill["status"], &fill["body"]), (&json!(400), &json!({ "from": 5, "to": 4 })));
     assert_eq!((text(pause, "path"), &pause["status"]), (format!("{lane}/pause"), &json!(202)));
     assert_eq!((text(pause, "keyId"), text(pause, "keyName")), (id, "night shift".to_owned()));
     assert_eq!((text(made, "keyId"), text(made, "path")), ("environment".into(), "/api/v1/api-keys".into()));
-    let page = admin.get("/api/v1/audit?limit=1").await.expect(200);
+    let page = admin.get("/api/v1/audit?limit=2").await.expect(200);
     let next =
         admin.get(&format!("/api/v1/audit?limit=1&cursor={}", text(&page, "nextCursor"))).await.expect(200);
-    assert_eq!((&page["items"][0], &next["items"][0]), (fill, pause));
+    assert_eq!((&page["items"][1], &next["items"][0]), (fill, pause));
     let said = admin.post(&format!("{lane}/break-lease"), &dead).await.expect_problem(409, "no_leases");
     assert!(said.contains("SQLite"), "{said}");
     let newest = &admin.get("/api/v1/audit?limit=1").await.expect(200)["items"][0];

@@ -184,6 +184,15 @@ async fn a_store_is_not_accepted_while_a_pool_holds_a_nonce_behind_a_gap() {
     assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
     let paused = command(&server, &["lane", "pause", "31337", &signer(0)]).await;
     assert!(paused.ok() && paused.stdout.contains("landfall store accept"), "{}", paused.said);
+    let waits = api.submit(&request(5)).await;
+    let cancelled = command(&server, &["tx", "cancel", &waits]).await;
+    assert!(cancelled.ok() && cancelled.stdout.contains("landfall store accept"), "{}", cancelled.said);
+    let shown = command(&server, &["store", "show"]).await;
+    assert!(
+        shown.stdout.contains("Hand all requests in again, then `landfall store accept`"),
+        "{}",
+        shown.said
+    );
     // The copy may have keys that were revoked since: whoever may see them is told.
     let made = command(&server, &["api-key", "create", "--name", "operations", "--role", "admin"]).await;
     assert!(made.ok(), "{}", made.said);
@@ -231,7 +240,11 @@ async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_
     chain.mine(5).await;
     let cancelled = command(&server, &["tx", "cancel", &late]).await;
     assert!(cancelled.ok(), "{}", cancelled.said);
-    api.until_state(&late, "cancelled").await;
+    let ended = api.until_state(&late, "cancelled").await;
+    let why = "cancelled by the caller; nonce 1 did the same and stays remembered";
+    assert_eq!(text(&ended["reason"], "text"), why, "{ended}");
+    let listed = command(&server, &["tx", "list"]).await;
+    assert!(!listed.stdout.contains("held"), "it waits for nobody any more: {}", listed.said);
     let landed_once = BTreeMap::from([(0, 1), (1, 1), (2, 1), (7, 1)]);
     assert_eq!((landed(&chain).await, chain.pooled().await), (landed_once, 0));
 }
@@ -307,4 +320,56 @@ async fn a_copy_that_is_put_back_with_its_own_mark_is_held_by_the_nonces_that_it
     until("the lane goes on", async || (api.lane(&signer(0)).await["healthy"] == true).then_some(())).await;
     api.until_all_done(LIMIT).await;
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..3), 0));
+}
+
+/// A reorganisation takes a forgotten nonce back, and nothing that used it ever returns: the lane says how to go on, and that works.
+#[tokio::test]
+async fn a_lane_of_an_older_copy_whose_nonces_were_taken_back_goes_on_as_it_says() {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), Settings { finality: 4, ..Settings::default() }).await;
+    let api = server.api.clone();
+    chain.mine(3).await;
+    let first = api.submit(&request(0)).await;
+    api.until_state(&first, "broadcast").await;
+    chain.mine(6).await;
+    api.until_state(&first, "confirmed").await;
+    plain_copy(&server, "copy.db").await;
+    let second = api.submit(&request(1)).await;
+    api.until_state(&second, "broadcast").await;
+    chain.mine(1).await;
+    api.until_state(&second, "mined").await;
+    until_marked_beyond(&server, "copy.db").await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+    let says = async |what: &str| {
+        until(what, async || text(&api.lane(&signer(0)).await, "holdReason").contains(what).then_some(()))
+            .await;
+    };
+    until("the lane has seen the nonce", async || {
+        let unknown = api.lane(&signer(0)).await["unknownNonces"].as_array().map(Vec::len);
+        (unknown == Some(1)).then_some(())
+    })
+    .await;
+    chain.call("anvil_reorg", json!([2, []])).await;
+    chain.call("anvil_dropAllTransactions", json!([])).await;
+    chain.mine(2).await;
+    assert_eq!(chain.count(&signer(0)).await, 1);
+    let again = api.submit(&request(1)).await;
+    assert!(command(&server, &["store", "accept", "--yes"]).await.ok());
+    chain.mine(6).await;
+    says("landfall store older").await;
+
+    server.kill().await;
+    let said = command(&server, &["store", "older", "--yes"]).await;
+    assert!(said.ok(), "{}", said.said);
+    server.spawn();
+    server.until_ready().await;
+    says("landfall store accept").await;
+    assert!(command(&server, &["store", "accept", "--yes"]).await.ok());
+    api.until_state(&again, "broadcast").await;
+    chain.mine(6).await;
+    assert_eq!(api.until_state(&again, "confirmed").await["nonce"], 1);
+    assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..2), 0));
 }

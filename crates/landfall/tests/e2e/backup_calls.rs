@@ -152,8 +152,13 @@ async fn a_call_that_is_made_again_after_an_older_copy_was_accepted_waits_for_a_
     assert_eq!(held["held"]["code"], "may_have_landed");
     assert_eq!(paid(&chain, 0..3).await, once(0..3));
     // An operator knows that this one is another payment.
-    let approved = command(&server, &["tx", "approve", &again]).await;
+    let refused = command(&server, &["tx", "approve", &again]).await;
+    assert_eq!(refused.code, Some(1), "{}", refused.said);
+    assert!(refused.said.contains("nonce 2") && refused.said.contains("Say --yes"), "{}", refused.said);
+    let approved = command(&server, &["tx", "approve", &again, "--yes"]).await;
     assert!(approved.ok(), "{}", approved.said);
+    let shown = format!("version 1: to {}, value 102 wei, 0 bytes of data", recipient(2));
+    assert!(approved.stdout.to_lowercase().contains(&shown.to_lowercase()), "{}", approved.said);
     api.until_state(&again, "confirmed").await;
     assert_eq!(paid(&chain, 2..3).await, BTreeMap::from([(2, 204)]));
     // And the first one is still not free.

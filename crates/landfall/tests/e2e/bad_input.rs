@@ -261,6 +261,20 @@ fn fees() -> Vec<Case> {
             "payload.authorizationList",
         ),
         case(
+            "an own authorization for every chain",
+            fees(json!({ "authorizationList": [{ "address": RECEIVER, "chainId": 0 }] })),
+            400,
+            "bad_value",
+            "payload.authorizationList[0].chainId",
+        ),
+        case(
+            "a delegation that the operator did not list",
+            fees(json!({ "authorizationList": [{ "address": RECEIVER }] })),
+            403,
+            "delegation_not_allowed",
+            "payload.authorizationList",
+        ),
+        case(
             "an authorization that nobody signed",
             fees(
                 json!({ "authorizationList": [{ "address": RECEIVER, "nonce": 1, "yParity": 0, "r": "1", "s": "0" }] }),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{
-    CHAIN_ID, Chain, LIMIT, Output, RECEIVER, Server, Settings, free_port, program, run, signal, signer,
-    text, until, until_within,
+    CHAIN_ID, Chain, LIMIT, Output, RECEIVER, Server, Settings, free_port, program, run, secret_file, signal,
+    signer, text, until, until_within,
 };
 
 /// Runs `landfall` with these words.
@@ -46,7 +46,7 @@ async fn a_key_made_on_the_command_line_signs_for_a_server() {
     let chain = Chain::with_blocks_every(Duration::from_millis(500)).await;
     let mut server = Server::prepare(&chain.url(), &Settings { signers: 0, ..Settings::default() });
     let folder = server.folder().to_owned();
-    std::fs::write(folder.join("password"), "correct horse\n").unwrap();
+    secret_file(&folder.join("password"), "correct horse\n");
 
     let made = landfall(&folder, &["key", "new", "a.json", "--password-env", "SECRET"]).await;
     let address = made.good().lines().next().unwrap().to_owned();

@@ -8,7 +8,7 @@ use landfall_server::metrics::{Kind, METRICS};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::support::{account, program, run};
+use crate::support::{program, run};
 
 fn root(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
@@ -205,6 +205,74 @@ fn the_manifest_for_kubernetes_runs_three_nodes_of_which_two_stay() {
 }
 
 #[test]
+fn kubernetes_lets_only_callers_in_keeps_metadata_services_out_and_never_runs_two_versions_at_once() {
+    let files = yaml("deploy/kubernetes/landfall.yaml");
+    let of =
+        |kind: &str| files.iter().find(|file| file["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    let (nodes, policy) = (&of("StatefulSet")["spec"], &of("NetworkPolicy")["spec"]);
+    assert_eq!(policy["podSelector"]["matchLabels"], nodes["template"]["metadata"]["labels"]);
+    assert_eq!(policy["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
+    for rule in policy["ingress"].as_array().unwrap() {
+        let from = rule["from"].as_array().expect("not from everywhere");
+        assert!(from.iter().all(|one| one["podSelector"]["matchLabels"].is_object()), "{rule}");
+    }
+    for rule in policy["egress"].as_array().unwrap() {
+        assert!(!rule["ports"].as_array().unwrap().is_empty(), "not to every port: {rule}");
+    }
+    let text = policy["egress"].to_string();
+    for service in
+        ["169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/64"]
+    {
+        assert!(text.contains(service), "{service}");
+    }
+    // "Stop all nodes first": a changed image must not roll through them.
+    assert_eq!(nodes["updateStrategy"]["type"], "OnDelete");
+
+    let pod = &nodes["template"]["spec"];
+    let container = &pod["containers"][0];
+    let (_, digest) = container["image"].as_str().unwrap().split_once("@sha256:").expect("pinned by digest");
+    assert_eq!(digest.len(), 64);
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let own = &container["securityContext"];
+    assert_eq!([&own["allowPrivilegeEscalation"], &own["privileged"]], [false, false]);
+    assert_eq!(own["readOnlyRootFilesystem"], true);
+    assert_eq!(own["capabilities"]["drop"], serde_json::json!(["ALL"]));
+}
+
+#[test]
+fn no_file_opens_the_metrics_to_whoever_has_no_key() {
+    for file in ["deploy/docker/landfall.toml", "deploy/systemd/landfall.toml", "deploy/docker/compose.yaml"]
+    {
+        assert!(!text(file).to_lowercase().contains("open_metrics"), "{file}");
+    }
+    let manifest = text("deploy/kubernetes/landfall.yaml");
+    assert!(!manifest.to_lowercase().contains("open_metrics") && !manifest.contains("prometheus.io/scrape"));
+}
+
+#[tokio::test]
+async fn the_manifest_for_kubernetes_passes_its_published_schema_and_a_wrong_one_does_not() {
+    let validate = std::env::var("LANDFALL_KUBERNETES_VALIDATE")
+        .expect("LANDFALL_KUBERNETES_VALIDATE names kubernetes-validate; `cargo xtask test` provides it");
+    let folder = tempfile::tempdir().unwrap();
+    let looked_at = |file: &Path| {
+        let mut command = std::process::Command::new(&validate);
+        command.arg("--strict").arg(file);
+        run(command)
+    };
+    let manifest = root("deploy/kubernetes/landfall.yaml");
+    let good = looked_at(&manifest).await;
+    assert!(good.ok(), "{}", good.said);
+    let documents = yaml("deploy/kubernetes/landfall.yaml").len();
+    assert_eq!(good.said.matches(" passed for resource ").count(), documents, "{}", good.said);
+    let wrong = folder.path().join("wrong.yaml");
+    std::fs::write(&wrong, text("deploy/kubernetes/landfall.yaml").replace("policyTypes:", "policyKinds:"))
+        .unwrap();
+    assert!(!looked_at(&wrong).await.ok(), "a key that there is not is found");
+}
+
+#[test]
 fn the_unit_is_well_formed_and_the_image_is_built_with_the_compiler_that_is_asked_for() {
     let unit = text("deploy/systemd/landfall.service");
     let sections: Vec<&str> = unit.lines().filter(|line| line.starts_with('[')).collect();
@@ -216,7 +284,7 @@ fn the_unit_is_well_formed_and_the_image_is_built_with_the_compiler_that_is_aske
     for line in ["KillSignal=SIGTERM", "DynamicUser=yes", "LimitCORE=0"] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
-    let version = format!("FROM rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
+    let version = format!("ARG RUST_IMAGE=rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
     assert!(text("deploy/docker/Dockerfile").lines().any(|line| line.starts_with(&version)), "{version}");
     for kept in
         text("deploy/docker/Dockerfile.dockerignore").lines().filter_map(|line| line.strip_prefix('!'))
@@ -280,7 +348,10 @@ async fn the_program_is_started_with_flags_and_settings_that_it_knows() {
         command.env("LANDFALL_STORE__URL", "postgres://landfall:x@127.0.0.1:1/landfall");
         command.env("LANDFALL_STORE__WAIT_S", "0").env("LANDFALL_CHAIN__0__RPC", "http://127.0.0.1:1");
         command.env("LANDFALL_CHAIN__0__ID", "137");
-        command.env("KEY_A", account(0).key.to_string());
+        // Not one of those that everybody knows.
+        let key: String =
+            (0..32).map(|n: u8| format!("{:02x}", n.wrapping_mul(37).wrapping_add(11))).collect();
+        command.env("KEY_A", key);
         run(command)
     };
     for Start { whose, args, variables } in starts() {

@@ -82,6 +82,8 @@ async fn an_older_copy_is_not_accepted_through_a_node_that_has_not_looked_at_its
     assert!(says_where(&asked.stdout, owner), "{}", asked.said);
     let (shown, owner) = pair.run(false, &["lane", "show", "31337", &signer(0)]).await;
     assert!(shown.ok() && says_where(&shown.stdout, owner), "{}", shown.said);
+    let is_count = |line: &&str| line.starts_with("chain count") && line.ends_with('?');
+    assert_eq!(shown.stdout.lines().filter(is_count).count(), 1, "{}", shown.said);
     for server in &pair.0 {
         let says = |tx: &Value| text(tx, "stuckReason").contains("landfall store accept");
         server.api.until_tx(&forgotten[0], "it says that the store is older", says).await;

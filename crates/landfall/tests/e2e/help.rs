@@ -87,6 +87,13 @@ const HOW: &[(&str, How)] = &[
     ("landfall tx approve", How::Ends(Before::Held, 0)),
     ("landfall tx reject", How::Ends(Before::Held, 0)),
     ("landfall tx settle", How::NotRun("it needs a nonce that was used by hand; `stuck.rs` runs it")),
+    ("landfall audit verify --config", How::NotRun("it needs a store, and a hash of it; `audit.rs` runs it")),
+    ("landfall audit export", How::Ends(Before::Landed, 0)),
+    (
+        "landfall audit verify --file",
+        How::NotRun("it needs what `audit export` has written; `audit.rs` runs it"),
+    ),
+    ("landfall audit", How::Ends(Before::Landed, 0)),
     ("landfall tx", How::Ends(Before::Landed, 0)),
     ("landfall lane", How::Ends(Before::Landed, 0)),
     // Nobody listens there: not delivered.

@@ -246,7 +246,8 @@ async fn legacy_access_list_and_dynamic_fee_transactions_land_as_what_they_are()
 #[tokio::test]
 async fn a_sender_that_delegates_its_own_code_uses_two_nonces_and_the_next_goes_on_after_them() {
     let chain = Chain::with_blocks_every(Duration::from_millis(500)).await;
-    let server = Server::start(&chain.url(), Settings::default()).await;
+    let listed = "delegate_to = [\"0xa0Ee7A142d267C1f36714E4a8F75612F20a79720\"]";
+    let server = Server::start(&chain.url(), Settings { signer: listed, ..Settings::default() }).await;
     let api = &server.api;
     let list = json!([{ "address": RECEIVER }]);
     let delegating = submission(json!({ "to": RECEIVER, "value": "5", "authorizationList": list }));
@@ -261,6 +262,8 @@ async fn a_sender_that_delegates_its_own_code_uses_two_nonces_and_the_next_goes_
         (text(&on_chain, "type").as_str(), text(&on_chain["authorizationList"][0], "nonce").as_str()),
         ("0x4", "0x1")
     );
+    let signed_for = text(&on_chain["authorizationList"][0], "chainId");
+    assert_eq!(signed_for, "0x7a69", "for its chain and for no other");
     let next = api.until_state(&second, "confirmed").await;
     assert_eq!(next["nonce"], 2);
     let sender = text(&next, "signer");

@@ -289,7 +289,9 @@ async fn where_money_is_at_stake_no_signer_is_chosen_and_those_that_fit_are_list
     let server = Server::prepare(&chain.url(), &Settings { signers: 2, ..Settings::default() });
     // The chain is another one than the configuration says; nothing is sent, and it need not be reached.
     let file = server.folder().join("landfall.toml");
-    let toml = std::fs::read_to_string(&file).unwrap().replace(&format!("id = {CHAIN_ID}"), "id = 137");
+    let toml = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace(&format!("id = {CHAIN_ID}"), "id = 137\ndevelopment = true");
     std::fs::write(&file, toml).unwrap();
     let mut server = server;
     server.spawn();

@@ -1,17 +1,20 @@
-//! The one place that every request passes on its way to a handler.
+//! The one place that every request passes on its way to a handler. It is judged by its headers; its body is read after.
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::role::{Need, Role};
+use crate::doors::intake;
 use crate::grpc;
+use crate::guard;
 use crate::observe::Answered;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
@@ -44,70 +47,155 @@ async fn admitted(
     request: Request,
     next: Next,
 ) -> (Response, Option<Arc<str>>) {
-    match judge(app, request.method(), path.as_str(), request.headers()).await {
-        Ok((caller, need)) => {
+    let line = intake::line(&request).cloned();
+    let peer = line.as_ref().map(|line| line.peer().ip());
+    let asked = (request.method(), request.version(), request.headers());
+    let problem = match judge(app, path.as_str(), asked).await {
+        Ok((mut caller, need)) => {
+            caller.address = peer;
+            if let Some(line) = &line
+                && caller.is_known()
+            {
+                line.shows_key();
+            }
             let key = caller.key.clone();
-            (pass(app, caller, need, request, next).await, key)
+            return match intake::take(app, need, request).await {
+                // What it holds is held until it is answered.
+                Ok((request, _held)) => (pass(app, caller, need, request, next).await, key),
+                Err(problem) => (problem.into_response(), key),
+            };
         }
-        Err(problem) if grpc::is_grpc(request.headers()) => (grpc::refusal(&problem), None),
-        Err(problem) => (refuse(problem), None),
+        Err(Refused { mut caller, problem }) => {
+            caller.address = peer;
+            let method = request.method().as_str().to_owned();
+            app.audit.refused(&caller, method, request.uri().path(), &problem);
+            problem
+        }
+    };
+    if grpc::is_grpc(request.headers()) {
+        return (grpc::refusal(&problem), None);
+    }
+    let (parts, body) = request.into_parts();
+    // Bodies of those who show no key are few on one connection.
+    let ends =
+        parts.version < Version::HTTP_2 && !body.is_end_stream() && line.is_none_or(|line| !line.is_known());
+    intake::refused(app, &parts.headers, body).await;
+    let mut response = refuse(problem);
+    if ends {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    (response, None)
+}
+
+/// Whoever may not come in, and why.
+struct Refused {
+    caller: Caller,
+    problem: Problem,
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self { caller: Caller::nobody(), problem }
     }
 }
 
 /// Who it is, and that it may come in here.
 async fn judge(
     app: &App,
-    method: &Method,
     path: &str,
-    headers: &HeaderMap,
-) -> Result<(Caller, Need), Problem> {
+    (method, version, headers): (&Method, Version, &HeaderMap),
+) -> Result<(Caller, Need), Refused> {
     // What the table does not have is closed, whatever the router says.
     let need = table::need(method, path)
         .ok_or_else(|| Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method"))?;
     let metrics_are_open = path == "/metrics" && app.keyring.policy().open_metrics;
     let caller = match app.keyring.caller(headers).await {
+        // Where no key is needed on the machine itself, others that come by way of a proxy on it still need one.
+        Ok(Some(caller)) if caller.key.is_none() && guard::is_forwarded(version, headers) => {
+            if need != Need::Nobody && !metrics_are_open {
+                let detail = "this request was passed on by a proxy, and those always need an API key: show one \
+                              (`Authorization: Bearer lf_…`). `landfall api-key create` makes one";
+                return Err(Problem::new(Code::Unauthorized, detail).into());
+            }
+            Caller::nobody()
+        }
         Ok(Some(caller)) => caller,
         Ok(None) if need == Need::Nobody || metrics_are_open => Caller::nobody(),
         Ok(None) => {
             let detail = "show an API key: `Authorization: Bearer lf_…`. `landfall api-key create` makes one";
-            return Err(Problem::new(Code::Unauthorized, detail));
+            return Err(Problem::new(Code::Unauthorized, detail).into());
         }
         // What needs nobody is told to everybody, also when keys cannot be looked up.
         Err(_) if need == Need::Nobody => Caller::nobody(),
-        Err(problem) => return Err(problem),
+        Err(problem) => return Err(problem.into()),
     };
-    app.keyring.charge(&caller, 1)?;
+    if let Err(problem) = app.keyring.charge(&caller, 1) {
+        return Err(Refused { caller, problem });
+    }
     if let Need::Role(role) = need
         && !caller.is(role)
         && !metrics_are_open
     {
-        return Err(caller.lacks(role));
+        return Err(Refused { problem: caller.lacks(role), caller });
     }
     Ok((caller, need))
 }
 
 async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next: Next) -> Response {
-    let steers = matches!(need, Need::Role(Role::Operator | Role::Admin)) && *request.method() != Method::GET;
-    let audited = if steers {
-        let (parts, body) = request.into_parts();
-        // It was read whole before, within the limit.
-        let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        let (method, path) = (parts.method.as_str(), parts.uri.path());
-        let entry = match app.audit.asked(&caller, method, path, &bytes).await {
-            Ok(entry) => entry,
-            Err(error) => return Problem::from(error).into_response(),
-        };
-        request = Request::from_parts(parts, Body::from(bytes));
-        Some(entry)
-    } else {
-        None
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let told = match need {
+        _ if is_read => Told::IfRefused,
+        Need::Role(Role::Approver | Role::Operator | Role::Admin) => Told::Before,
+        Need::Role(Role::Submitter) if !tells_itself(request.uri().path()) => Told::After,
+        Need::Role(Role::Viewer | Role::Submitter) | Need::Nobody => Told::IfRefused,
     };
-    request.extensions_mut().insert(caller);
+    // Both are cheap to keep, and are read only if there is something to tell.
+    let (asks, uri) = (request.method().clone(), request.uri().clone());
+    let (method, path) = (asks.as_str(), uri.path());
+    let mut sent = Bytes::new();
+    if told != Told::IfRefused {
+        let (parts, body) = request.into_parts();
+        // It was read whole before, within the limit; gRPC has no paths that steer.
+        sent = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        request = Request::from_parts(parts, Body::from(sent.clone()));
+    }
+    let asked = match told {
+        Told::Before => match app.audit.asked(&caller, method, path, &sent).await {
+            Ok(row) => Some(row),
+            Err(error) => return Problem::from(error).into_response(),
+        },
+        Told::After | Told::IfRefused => None,
+    };
+    request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
-    if let Some(entry) = audited {
-        app.audit.ended(entry, response.status().as_u16()).await;
+    let status = response.status();
+    match (told, asked) {
+        (_, Some(row)) => app.audit.ended(row, &caller, method, path, status.as_u16()).await,
+        (Told::After, None) if status.is_success() => {
+            app.audit.changed(&caller, method.to_owned(), path.to_owned(), status.as_u16(), &sent);
+        }
+        _ if status.is_client_error() => {
+            app.audit.refused_with(&caller, method.to_owned().into(), path, status.as_u16(), None);
+        }
+        _ => {}
     }
     response
+}
+
+/// When the audit log is told of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Before it is done, and again after it.
+    Before,
+    /// After it, if it changed something or was refused.
+    After,
+    /// After it, if it was refused.
+    IfRefused,
+}
+
+/// Handlers that know which transactions they stored say so themselves.
+fn tells_itself(path: &str) -> bool {
+    path == "/api/v1/tx" || path == "/api/v1/tx/batch" || grpc::is_service(path)
 }
 
 fn refuse(problem: Problem) -> Response {

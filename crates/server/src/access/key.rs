@@ -4,9 +4,9 @@
 //! is kept. A secret is 256 random bits, so a plain hash cannot be undone by guessing.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
-use landfall_core::{Account, Millis};
+use landfall_core::{Account, ChainId, Millis};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -16,7 +16,7 @@ use super::role::Role;
 const PREFIX: &str = "lf_";
 
 /// The hash of a secret.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Hash([u8; 32]);
 
@@ -28,6 +28,13 @@ impl Hash {
     /// Takes the same time whatever differs.
     pub(super) fn is_of(&self, secret: &str) -> bool {
         self.0.ct_eq(&Self::of(secret).0).into()
+    }
+}
+
+/// Not even a hash is of use to whoever reads a log.
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash")
     }
 }
 
@@ -63,6 +70,9 @@ pub(crate) struct ApiKey {
     /// The signers it may see and use; none: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signers: Option<BTreeSet<Account>>,
+    /// The chains it may see and use them on; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chains: Option<BTreeSet<ChainId>>,
     /// Requests per second; none: as the configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate_per_s: Option<u32>,

@@ -15,8 +15,10 @@ use landfall_core::ports::store::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::admin::{Admin, AdminKey};
 use super::caller::Caller;
 use super::key::{ApiKey, Hash, Shown};
+use super::quota::{Quotas, Shares};
 use super::rate::Rates;
 use super::role::Role;
 use crate::problem::{Code, Problem};
@@ -29,22 +31,38 @@ const KIND: RecordKind = RecordKind::ApiKey;
 /// The most keys there may be, and how many revoked ones are remembered.
 const MOST: usize = 1_000;
 const REVOKED: usize = 200;
-/// How a key that is given by the environment is called.
-const FROM_ENVIRONMENT: &str = "environment";
 
 /// What the configuration says about access.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Policy {
-    /// Whoever reaches the server is on the same machine: as long as there is no key, everybody may do everything.
+    /// As long as there is no key, everybody may do everything: by the operator's word, and only if `loopback` is so too.
+    pub open: bool,
+    /// Whoever reaches the server is on the same machine.
     pub loopback: bool,
     /// A key of an administrator that is not in the store.
-    pub admin_key: Option<String>,
+    pub admin_key: Option<AdminKey>,
     /// Requests per second of a key that does not say otherwise; 0: no limit.
     pub rate_per_s: u32,
+    /// How much one key may have.
+    pub shares: Shares,
     /// Everybody may read the metrics.
     pub open_metrics: bool,
     /// How long the audit log is kept; none: for ever.
     pub keep_audit: Option<Duration>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            open: false,
+            loopback: false,
+            admin_key: None,
+            rate_per_s: 1_000,
+            shares: Shares::default(),
+            open_metrics: false,
+            keep_audit: None,
+        }
+    }
 }
 
 struct Snapshot {
@@ -62,9 +80,10 @@ pub(crate) struct Keyring {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     policy: Policy,
-    admin: Option<Hash>,
+    admin: Admin,
     seen: Mutex<Option<Arc<Snapshot>>>,
     rates: Rates,
+    quotas: Arc<Quotas>,
 }
 
 /// A key that is to be made.
@@ -74,6 +93,8 @@ pub(crate) struct NewKey {
     pub(crate) role: Role,
     /// None: all.
     pub(crate) signers: Option<Vec<landfall_core::Account>>,
+    /// None: all.
+    pub(crate) chains: Option<Vec<landfall_core::ChainId>>,
     pub(crate) rate_per_s: Option<u32>,
     pub(crate) expires_at: Option<Millis>,
 }
@@ -92,8 +113,9 @@ impl Keyring {
         random: Arc<dyn Random>,
         policy: Policy,
     ) -> Self {
-        let admin = policy.admin_key.as_deref().map(Hash::of);
-        Self { records, clock, random, policy, admin, seen: Mutex::new(None), rates: Rates::default() }
+        let (admin, quotas) = (Admin::new(policy.admin_key.clone()), Arc::new(Quotas::new(policy.shares)));
+        let (seen, rates) = (Mutex::new(None), Rates::default());
+        Self { records, clock, random, policy, admin, seen, rates, quotas }
     }
 
     pub(crate) fn policy(&self) -> &Policy {
@@ -102,11 +124,17 @@ impl Keyring {
 
     /// There is a key, or was one: from then on every caller needs one.
     pub(crate) async fn any(&self) -> Result<bool, Error> {
-        Ok(self.admin.is_some() || !self.snapshot().await?.keys.is_empty())
+        Ok(self.admin.is_configured() || !self.snapshot().await?.keys.is_empty())
     }
 
-    async fn is_open(&self) -> Result<bool, Error> {
-        Ok(self.policy.loopback && !self.any().await?)
+    /// Everybody may do everything.
+    pub(crate) async fn is_open(&self) -> Result<bool, Error> {
+        Ok(self.policy.open && self.policy.loopback && !self.any().await?)
+    }
+
+    /// The places that each key holds.
+    pub(crate) fn quotas(&self) -> &Arc<Quotas> {
+        &self.quotas
     }
 
     /// Who shows these headers. None: nobody, since no key is shown.
@@ -114,10 +142,11 @@ impl Keyring {
         let Some(text) = shown(headers) else {
             return Ok(self.is_open().await?.then(Caller::anyone));
         };
-        if let Some(admin) = &self.admin
-            && admin.is_of(&text)
-        {
-            return Ok(Some(Caller::with(FROM_ENVIRONMENT.into(), FROM_ENVIRONMENT, Role::Admin, None)));
+        if let Some(admin) = self.admin.now().filter(|admin| admin.is_of(&text)) {
+            let name = self.admin.name();
+            let mut caller = Caller::with(name.into(), name, Role::Admin, None, None);
+            caller.admin = Some(admin);
+            return Ok(Some(caller));
         }
         let snapshot = self.snapshot().await?;
         // Every key that opens nothing is told the same.
@@ -130,7 +159,8 @@ impl Keyring {
         }
         let key = &kept.key;
         let per_s = key.rate_per_s.unwrap_or(self.policy.rate_per_s);
-        let mut caller = Caller::with(id.clone(), &key.name, key.role, key.signers.clone());
+        let mut caller =
+            Caller::with(id.clone(), &key.name, key.role, key.signers.clone(), key.chains.clone());
         caller.per_s = per_s;
         Ok(Some(caller))
     }
@@ -140,7 +170,7 @@ impl Keyring {
     pub(crate) async fn still(&self, caller: &Caller) -> bool {
         match caller.key.as_deref() {
             None => self.is_open().await.unwrap_or(false),
-            Some(FROM_ENVIRONMENT) => self.admin.is_some(),
+            Some(_) if caller.admin.is_some() => self.admin.now() == caller.admin,
             Some(id) => match self.snapshot().await {
                 Ok(snapshot) => snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now())),
                 Err(_) => false,
@@ -210,6 +240,7 @@ impl Keyring {
             name: new.name,
             role: new.role,
             signers: new.signers.map(|signers| signers.into_iter().collect()),
+            chains: new.chains.map(|chains| chains.into_iter().collect()),
             rate_per_s: new.rate_per_s,
             hash: Hash::of(&shown.secret),
             created_at: self.clock.now(),

@@ -1,7 +1,7 @@
 //! Who may call, and what each may do.
 //!
 //! ```text
-//! request ─► guard (who asks for it: a page?) ─► admit (which key, which role, how often) ─► handler (whose signer?)
+//! headers ─► guard (who asks for it: a page?) ─► admit (which key, which role, how often) ─► body ─► handler (whose signer?)
 //! ```
 //!
 //! | file | what |
@@ -9,23 +9,29 @@
 //! | `admit` | what every request passes on its way to a handler |
 //! | `key`, `keyring` | API keys, and who shows one |
 //! | `role` | what keys may do, and what paths need |
-//! | `rate` | how often a key may ask |
-//! | `audit` | what those who steer have asked for |
+//! | `admin` | the administrator's key that is not in the store |
+//! | `rate`, `quota` | how often a key may ask, and how much it may hold |
+//! | `audit` | who asked for what, and who was sent away |
 //! | `caller` | who a request comes from, as handlers see it |
 
+mod admin;
 mod admit;
-mod audit;
+pub mod audit;
 mod caller;
 mod key;
 mod keyring;
+mod quota;
 mod rate;
 mod role;
 
+pub use admin::AdminKey;
 pub(crate) use admit::admit;
-pub(crate) use audit::Audit;
+pub(crate) use audit::{Audit, Wrote};
 pub(crate) use caller::Caller;
 pub(crate) use key::ApiKey;
 pub use keyring::Policy;
 pub(crate) use keyring::{Keyring, Made, NewKey};
+pub use quota::Shares;
+pub(crate) use quota::{Place, Quota};
 pub(crate) use role::Need;
 pub use role::Role;

@@ -30,12 +30,17 @@ fn one(value: Value, path: &str) -> Result<Authorization, Problem> {
     let address = fields
         .address("address")?
         .ok_or_else(|| Problem::at(Code::MissingField, format!("{path}.address"), "address is missing"))?;
-    let chain = fields.quantity("chainId")?.filter(|chain| *chain != 0).map(ChainId);
+    let chain = fields.quantity("chainId")?;
     let nonce = fields.quantity("nonce")?;
     let parity = fields.quantity("yParity")?;
     let (r, s) = (fields.wei("r")?, fields.wei("s")?);
     fields.finish()?;
     let signed = if nonce.is_none() && parity.is_none() && r.is_none() && s.is_none() {
+        if chain == Some(0) {
+            let detail = "an authorization for chain 0 holds on every chain, and Landfall signs none of those: leave chainId out \
+                          for the chain of the transaction";
+            return Err(Problem::at(Code::BadValue, format!("{path}.chainId"), detail));
+        }
         None
     } else {
         let parity = parity.ok_or_else(|| missing("yParity"))?;
@@ -50,5 +55,5 @@ fn one(value: Value, path: &str) -> Result<Authorization, Problem> {
             y_parity: parity == 1,
         })
     };
-    Ok(Authorization { chain, address, signed })
+    Ok(Authorization { chain: chain.filter(|chain| *chain != 0).map(ChainId), address, signed })
 }

@@ -1,10 +1,10 @@
-//! A new API key: `{name, role, signers?, ratePerS?, expiresAt?}`.
+//! A new API key: `{name, role, signers?, chains?, ratePerS?, expiresAt?}`.
 
-use landfall_core::Millis;
+use landfall_core::{ChainId, Millis};
 use serde_json::Value;
 
 use super::fields::{Fields, address, wrong_type};
-use super::limits::{LONGEST_KEY_NAME as LONGEST_NAME, MOST_SIGNERS};
+use super::limits::{LONGEST_KEY_NAME as LONGEST_NAME, MOST_CHAINS, MOST_SIGNERS};
 use crate::access::{NewKey, Role};
 use crate::problem::{Code, Problem};
 
@@ -14,6 +14,7 @@ pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
     let name = fields.text("name")?.ok_or_else(|| missing("name"))?;
     let role = fields.text("role")?.ok_or_else(|| missing("role"))?;
     let signers = fields.take("signers").filter(|value| !value.is_null()).map(signers).transpose()?;
+    let chains = fields.take("chains").filter(|value| !value.is_null()).map(chains).transpose()?;
     let rate = fields.number("ratePerS")?;
     let expires_at = fields.time("expiresAt")?;
     fields.finish()?;
@@ -22,13 +23,16 @@ pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
         return Err(Problem::at(Code::BadValue, "name", detail));
     }
     let role = Role::from_name(&role).ok_or_else(|| {
-        let detail = format!("{role:?} is not a role; there are viewer, submitter, operator and admin");
+        let detail =
+            format!("{role:?} is not a role; there are viewer, approver, submitter, operator and admin");
         Problem::at(Code::BadValue, "role", detail)
     })?;
-    if role >= Role::Operator && signers.is_some() {
-        let detail =
-            format!("the role {role} is for all signers; only viewers and submitters can be limited");
-        return Err(Problem::at(Code::BadValue, "signers", detail));
+    let limited = signers.is_some().then_some("signers").or(chains.is_some().then_some("chains"));
+    if let (true, Some(field)) = (role.covers(Role::Operator), limited) {
+        let detail = format!(
+            "the role {role} is for all signers and chains; only viewers, approvers and submitters can be limited"
+        );
+        return Err(Problem::at(Code::BadValue, field, detail));
     }
     let rate_per_s = rate
         .map(|rate| {
@@ -39,7 +43,24 @@ pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
     if expires_at.is_some_and(|end| end <= now) {
         return Err(Problem::at(Code::BadValue, "expiresAt", "this time has passed"));
     }
-    Ok(NewKey { name, role, signers, rate_per_s, expires_at })
+    Ok(NewKey { name, role, signers, chains, rate_per_s, expires_at })
+}
+
+fn chains(value: Value) -> Result<Vec<ChainId>, Problem> {
+    let Value::Array(items) = value else {
+        return Err(wrong_type("chains", "an array of chain ids", &value));
+    };
+    if items.is_empty() || items.len() > MOST_CHAINS {
+        let detail = format!("name 1 to {MOST_CHAINS} chains, or leave it out for all");
+        return Err(Problem::at(Code::BadValue, "chains", detail));
+    }
+    let one = |(position, item): (usize, Value)| {
+        let id = item.as_u64().map(ChainId);
+        id.ok_or_else(|| {
+            wrong_type(&format!("chains[{position}]"), "the id of a chain, a whole number", &item)
+        })
+    };
+    items.into_iter().enumerate().map(one).collect()
 }
 
 fn signers(value: Value) -> Result<Vec<landfall_core::Account>, Problem> {

@@ -7,3 +7,4 @@ pub(crate) const MOST_ACCESS_ITEMS: usize = 1_000;
 pub(crate) const MOST_AUTHORIZATIONS: usize = 100;
 pub(crate) const LONGEST_KEY_NAME: usize = 100;
 pub(crate) const MOST_SIGNERS: usize = 1_000;
+pub(crate) const MOST_CHAINS: usize = 100;

@@ -32,7 +32,14 @@ pub(crate) fn submission(value: Value, key: Option<String>) -> Result<Submission
         return Err(nonce("nonce"));
     }
     fields.finish()?;
-    Ok(Submission { lane: LaneId { chain, signer }, request_id, payload, options, at_once: None })
+    Ok(Submission {
+        lane: LaneId { chain, signer },
+        request_id,
+        payload,
+        options,
+        at_once: None,
+        origin: None,
+    })
 }
 
 fn request_id(field: Option<String>, key: Option<String>) -> Result<Option<RequestId>, Problem> {
@@ -44,7 +51,7 @@ fn request_id(field: Option<String>, key: Option<String>) -> Result<Option<Reque
         return Err(Problem::at(Code::KeysDiffer, "requestId", detail));
     }
     let parse = |text: String| {
-        RequestId::parse(&text).map_err(|e| Problem::at(Code::BadRequestId, "requestId", e.to_string()))
+        RequestId::chosen(&text).map_err(|e| Problem::at(Code::BadRequestId, "requestId", e.to_string()))
     };
     field.or(key).map(parse).transpose()
 }

@@ -13,7 +13,9 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use super::proto::lanes_server::LanesServer;
 use super::proto::trades_server::TradesServer;
 use super::proto::transactions_server::TransactionsServer;
+use super::transactions::caller;
 use super::{lanes, trades, transactions};
+use crate::access::Quota;
 use crate::serve::App;
 
 /// How often a watcher's answer is looked up.
@@ -63,12 +65,16 @@ impl Health for Service {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let known = is_known(&request.get_ref().service);
-        let start = (self.0.clone(), None);
-        let changes = futures::stream::unfold(start, move |(app, last)| async move {
+        let caller = caller(&request);
+        // Who shows no key has had its place given before (`doors::streams`).
+        let place =
+            caller.is_known().then(|| self.0.keyring.quotas().take(&caller, Quota::Listeners)).transpose()?;
+        let start = (self.0.clone(), None, place);
+        let changes = futures::stream::unfold(start, move |(app, last, place)| async move {
             loop {
                 let now = if known { status(&app).await } else { ServingStatus::ServiceUnknown };
                 if last != Some(now) {
-                    return Some((Ok(answer(now)), (app, Some(now))));
+                    return Some((Ok(answer(now)), (app, Some(now), place)));
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }

@@ -19,8 +19,10 @@ mod transactions;
 mod write;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use tonic::server::NamedService;
 
+use crate::doors::streams;
 use crate::serve::App;
 
 pub(crate) use status::{is_grpc, refusal};
@@ -28,6 +30,11 @@ pub(crate) use status::{is_grpc, refusal};
 /// A path of one of the services. What is said in a header is not enough to be read as one.
 pub(crate) fn is_service(path: &str) -> bool {
     path.starts_with("/landfall.v1.") || path.starts_with("/grpc.")
+}
+
+/// A path whose caller sends message after message.
+pub(crate) fn takes_a_stream(path: &str) -> bool {
+    path.ends_with("/SubmitStream") || path.ends_with("/ServerReflectionInfo")
 }
 
 /// The messages and services of `proto/landfall/v1/landfall.proto`.
@@ -46,18 +53,33 @@ pub mod proto {
 /// What the reflection service shows.
 const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landfall.bin"));
 
+/// The largest message of those who show no key.
+const QUESTION: usize = 16 << 10;
+
 /// The services, each under its name.
 pub(crate) fn routes(app: &App) -> Router<App> {
     let transactions =
         proto::transactions_server::TransactionsServer::new(transactions::Service(app.clone()));
     let trades = proto::trades_server::TradesServer::new(trades::Service(app.clone()));
     let lanes = proto::lanes_server::LanesServer::new(lanes::Service(app.clone()));
-    let health = tonic_health::pb::health_server::HealthServer::new(health::Service(app.clone()));
-    let router = Router::new()
+    Router::new()
         .route_service(&path(&transactions), transactions)
         .route_service(&path(&trades), trades)
         .route_service(&path(&lanes), lanes)
-        .route_service(&path(&health), health);
+        .merge(reflection().layer(from_fn_with_state(app.clone(), streams::bound)))
+        .merge(health(app))
+}
+
+/// The standard health service. Whoever shows no key has a share of its streams.
+pub(crate) fn health(app: &App) -> Router<App> {
+    let health = tonic_health::pb::health_server::HealthServer::new(health::Service(app.clone()))
+        .max_decoding_message_size(QUESTION);
+    let router = Router::new().route_service(&path(&health), health);
+    router.layer(from_fn_with_state(app.clone(), streams::bound))
+}
+
+/// Services and messages, for tools that ask.
+fn reflection() -> Router<App> {
     let described = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIBED)
@@ -65,10 +87,14 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     };
     // Many tools ask by the older name only.
     match (described().build_v1(), described().build_v1alpha()) {
-        (Ok(now), Ok(before)) => router.route_service(&path(&now), now).route_service(&path(&before), before),
+        (Ok(now), Ok(before)) => {
+            let (now, before) =
+                (now.max_decoding_message_size(QUESTION), before.max_decoding_message_size(QUESTION));
+            Router::new().route_service(&path(&now), now).route_service(&path(&before), before)
+        }
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "gRPC reflection is not served");
-            router
+            Router::new()
         }
     }
 }

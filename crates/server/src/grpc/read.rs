@@ -54,7 +54,8 @@ fn payload(payload: &proto::Payload) -> Value {
 
 fn authorization(item: &proto::Authorization) -> Value {
     let mut map = Map::new();
-    put(&mut map, "chainId", json!(item.chain_id));
+    // A message cannot tell 0 from nothing said.
+    put(&mut map, "chainId", (item.chain_id != 0).then(|| json!(item.chain_id)));
     put(&mut map, "address", json!(item.address));
     put(&mut map, "nonce", item.nonce.map(|nonce| json!(nonce)));
     put(&mut map, "yParity", item.y_parity.map(|parity| json!(parity)));

@@ -14,6 +14,8 @@ use crate::access::Role;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
 
+const SUBMIT: &str = "/landfall.v1.Trades/Submit";
+
 pub(super) struct Service(pub(super) App);
 
 #[tonic::async_trait]
@@ -21,10 +23,16 @@ impl Trades for Service {
     async fn submit(&self, request: Request<SubmitRequest>) -> Result<Response<Submitted>, Status> {
         let (app, caller) = (&self.0, caller(&request));
         if !caller.is(Role::Submitter) {
-            return Err(caller.lacks(Role::Submitter).into());
+            let problem = caller.lacks(Role::Submitter);
+            app.audit.refused(&caller, "gRPC", SUBMIT, &problem);
+            return Err(problem.into());
         }
-        in_sync(app, ChainId(request.get_ref().chain_id))?;
-        Ok(Response::new(submit(app, &caller, request.get_ref()).await?))
+        let chain = ChainId(request.get_ref().chain_id);
+        // Of a chain that is not for the caller it learns nothing.
+        if caller.sees_chain(chain) {
+            in_sync(app, chain)?;
+        }
+        Ok(Response::new(submit(app, &caller, request.get_ref(), SUBMIT).await?))
     }
 }
 

@@ -1,10 +1,14 @@
 //! Transactions over gRPC.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use futures::{Stream, StreamExt as _};
 use landfall_core::{ChainId, JournalSeq, RequestId};
+use landfall_engine::Wish;
+use prost::Message as _;
+use serde_json::json;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::proto::get_request::By;
@@ -17,6 +21,7 @@ use super::proto::{
 use super::{read, status, write};
 use crate::access::{Caller, Role};
 use crate::body::address;
+use crate::doors::Line;
 use crate::event;
 use crate::listen::{Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
@@ -25,6 +30,10 @@ use crate::serve::App;
 
 /// Requests of one stream that are stored at once.
 const AT_ONCE: usize = 64;
+
+const SUBMIT: &str = "/landfall.v1.Transactions/Submit";
+const SUBMIT_STREAM: &str = "/landfall.v1.Transactions/SubmitStream";
+const CANCEL: &str = "/landfall.v1.Transactions/Cancel";
 
 pub(super) struct Service(pub(super) App);
 
@@ -40,8 +49,12 @@ pub(super) async fn submit(
     app: &App,
     caller: &Caller,
     request: &SubmitRequest,
+    path: &'static str,
 ) -> Result<Submitted, Problem> {
-    let (status, body) = tx::hand_over(app, caller, read::submission(request)?, None).await?;
+    let handed_over =
+        async { tx::hand_over(app, caller, read::submission(request)?, None, ("gRPC", path)).await };
+    let told = |problem: &Problem| app.audit.refused(caller, "gRPC", path, problem);
+    let (status, body) = handed_over.await.inspect_err(told)?;
     Ok(write::submitted(&body, status == StatusCode::OK))
 }
 
@@ -49,7 +62,7 @@ pub(super) async fn submit(
 impl Transactions for Service {
     async fn submit(&self, request: Request<SubmitRequest>) -> Result<Response<Submitted>, Status> {
         let caller = caller(&request);
-        Ok(Response::new(submit(&self.0, &caller, request.get_ref()).await?))
+        Ok(Response::new(submit(&self.0, &caller, request.get_ref(), SUBMIT).await?))
     }
 
     type SubmitStreamStream = Streamed<SubmitResult>;
@@ -60,10 +73,14 @@ impl Transactions for Service {
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
         let (app, caller) = (self.0.clone(), caller(&request));
         if !caller.is(Role::Submitter) {
-            return Err(caller.lacks(Role::Submitter).into());
+            let problem = caller.lacks(Role::Submitter);
+            app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
+            return Err(problem.into());
         }
+        let line = request.extensions().get::<Arc<Line>>().cloned();
         let answers = request.into_inner().map(move |request| {
             let (app, caller) = (app.clone(), caller.clone());
+            let charge = app.doors.charge(line.as_ref());
             async move {
                 let request = request?;
                 // A key may have been taken back since the stream was opened.
@@ -71,9 +88,13 @@ impl Transactions for Service {
                     let detail = "the API key was revoked or has expired; this request was not stored";
                     return Err(Problem::new(Code::Unauthorized, detail).into());
                 }
-                let stored = match app.keyring.charge(&caller, 1) {
-                    Ok(()) => submit(&app, &caller, &request).await,
-                    Err(problem) => Err(problem),
+                let held = charge.take(request.encoded_len()).await.map_err(Problem::from);
+                let stored = match held.and_then(|()| app.keyring.charge(&caller, 1)) {
+                    Ok(()) => submit(&app, &caller, &request, SUBMIT_STREAM).await,
+                    Err(problem) => {
+                        app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
+                        Err(problem)
+                    }
                 };
                 Ok(SubmitResult { result: Some(stored.map_or_else(refusal, Outcome::Submitted)) })
             }
@@ -106,12 +127,22 @@ impl Transactions for Service {
     async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CommandAccepted>, Status> {
         let (app, caller, asked) = (&self.0, caller(&request), request.get_ref());
         let tx = tx::find(app, &caller, &asked.tx_id).await?.tx;
-        caller.may(Role::Submitter, tx.lane.signer)?;
+        let told = |problem: &Problem| app.audit.refused(&caller, "gRPC", CANCEL, problem);
+        caller.may(Role::Submitter, tx.lane).inspect_err(told)?;
         let parse = |text: &String| {
             RequestId::parse(text).map_err(|error| Problem::new(Code::BadRequestId, error.to_string()))
         };
         let key = asked.idempotency_key.as_ref().map(parse).transpose()?;
-        let command = app.handle.cancel(&tx, key.as_ref()).await.map_err(Problem::from)?;
+        let wish = Wish { key, by: Some(caller.origin()) };
+        let command = app.handle.cancel(&tx, &wish).await.map_err(Problem::from)?;
+        let path = CANCEL.to_owned();
+        app.audit.changed(
+            &caller,
+            "gRPC".to_owned(),
+            path,
+            200,
+            json!({ "txId": tx.id }).to_string().as_bytes(),
+        );
         Ok(Response::new(CommandAccepted { command_id: command.to_string() }))
     }
 }

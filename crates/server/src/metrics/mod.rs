@@ -67,11 +67,30 @@ pub struct Metrics {
     two_winners: IntCounterVec,
     won_twice: IntCounterVec,
     webhook_deliveries: IntCounterVec,
+    turned_away: IntCounterVec,
     levels: Levels,
     webhooks: Mutex<Vec<webhooks::Level>>,
     listeners: AtomicI64,
     /// One scrape at a time.
     scraping: Mutex<()>,
+}
+
+/// Requests and connections that there was no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    Connection,
+    Stream,
+    Bytes,
+}
+
+impl NoRoom {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Stream => "stream",
+            Self::Bytes => "bytes",
+        }
+    }
 }
 
 /// Gauges, by name: they are set anew at every scrape.
@@ -128,6 +147,7 @@ impl Metrics {
             two_winners: counter(TWO_WINNERS)?,
             won_twice: counter(WON_TWICE)?,
             webhook_deliveries: counter(WEBHOOK_DELIVERIES)?,
+            turned_away: counter(TURNED_AWAY)?,
             levels: Levels(levels),
             webhooks: Mutex::default(),
             listeners: AtomicI64::new(0),
@@ -152,6 +172,9 @@ impl Metrics {
         }
         for result in ["delivered", "failed", "given_up"] {
             add(&self.webhook_deliveries, &[result], 0);
+        }
+        for what in [NoRoom::Connection, NoRoom::Stream, NoRoom::Bytes] {
+            add(&self.turned_away, &[what.name()], 0);
         }
         let plain = [&self.lease_acquired, &self.lease_fenced, &self.journal_entries];
         for counter in plain.into_iter().chain([&self.two_winners, &self.won_twice]) {
@@ -185,6 +208,11 @@ impl Metrics {
 
     pub(crate) fn webhook_given_up(&self) {
         add(&self.webhook_deliveries, &["given_up"], 1);
+    }
+
+    /// Something was refused, or ended, for want of room.
+    pub(crate) fn turned_away(&self, what: NoRoom) {
+        add(&self.turned_away, &[what.name()], 1);
     }
 
     /// How the webhooks are doing.

@@ -66,6 +66,7 @@ const CHECKING_CONTENT: &[Code] = &[
     Code::ConflictingFees,
     Code::BadAuthorization,
     Code::AuthorityManaged,
+    Code::DelegationNotAllowed,
     Code::NothingToDo,
     Code::DeadlinePassed,
 ];
@@ -84,8 +85,13 @@ const ADMITTING: &[Code] = &[
 ];
 
 /// What any command may be refused for.
-const COMMANDING: &[Code] =
-    &[Code::UnknownChain, Code::UnknownSigner, Code::RequestIdReused, Code::OutcomeUnknown];
+const COMMANDING: &[Code] = &[
+    Code::UnknownChain,
+    Code::UnknownSigner,
+    Code::RequestIdReused,
+    Code::TooManyCommands,
+    Code::OutcomeUnknown,
+];
 
 fn accepted() -> Value {
     json!({ "txId": TX_ID, "state": "accepted" })
@@ -179,10 +185,10 @@ fn steering() -> Vec<Operation> {
             ]),
         on_tx("/api/v1/tx/{id}/approve", "approve", "A person's yes")
             .takes(refer("Decision"), false)
-            .refuses(&[Code::BadValue, Code::NotAsked]),
+            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded]),
         on_tx("/api/v1/tx/{id}/reject", "reject", "A person's no")
             .takes(refer("Decision"), false)
-            .refuses(&[Code::BadValue, Code::NotAsked]),
+            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded]),
         on_tx("/api/v1/tx/{id}/settle", "settle", "Say whose transaction took its nonce and does the same")
             .says(
                 "For a transaction whose `stuckReason` asks for it. `ours`: it is done by that one, and has ended. \
@@ -303,7 +309,7 @@ fn events() -> Vec<Operation> {
             .query("types", types, "only of these names")
             .parameter(last)
             .answers_as(200, "A stream without end.", "text/event-stream", stream)
-            .refuses(&[Code::BadAddress, Code::TooManyListeners]),
+            .refuses(&[Code::BadAddress, Code::TooManyListeners, Code::QuotaReached]),
     ]
 }
 
@@ -322,7 +328,7 @@ fn rpc() -> Vec<Operation> {
         get("/rpc/{chain}", "rpcSocket", "The same over a WebSocket, with subscriptions")
             .at("chain", chain())
             .answers_nothing(101, "The connection is a WebSocket from here on.")
-            .refuses(&[Code::MethodNotAllowed, Code::TooManySockets]),
+            .refuses(&[Code::MethodNotAllowed, Code::TooManySockets, Code::QuotaReached]),
     ]
 }
 
@@ -349,7 +355,7 @@ fn access() -> Vec<Operation> {
             .at("id", anything("the id of the key, not the key"))
             .answers(200, "It opens nothing any more.", refer("ApiKey"))
             .refuses(&[Code::ChangedMeanwhile]),
-        get("/api/v1/audit", "listAudit", "Who steered what, newest first")
+        get("/api/v1/audit", "listAudit", "Who asked for what, and who was sent away; newest first")
             .query(
                 "cursor",
                 anything("the `nextCursor` of the page before"),
@@ -357,6 +363,19 @@ fn access() -> Vec<Operation> {
             )
             .query("limit", limit(), "how many a page has at most")
             .answers(200, "A page.", refer("AuditPage")),
+        get("/api/v1/audit/export", "exportAudit", "The rows of the audit log as they are stored, oldest first")
+            .says("Enough to check the chain without this server: `landfall audit verify` does. docs/audit.md has how hashes are made.")
+            .query(
+                "cursor",
+                anything("the `nextCursor` of the page before"),
+                "the `nextCursor` of the page before",
+            )
+            .query(
+                "limit",
+                json!({ "type": "integer", "minimum": 1, "maximum": 5000 }),
+                "how many a page has at most",
+            )
+            .answers(200, "A page.", refer("AuditExport")),
     ]
 }
 

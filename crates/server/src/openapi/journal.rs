@@ -124,6 +124,7 @@ fn base(kind: &str, event: Option<&str>) -> Vec<Field> {
         has("type", word(kind)),
         has("seq", said(json!({ "type": "integer" }), "its number in the journal of the whole store")),
         has("at", refer("Time")),
+        may("by", said(refer("Caller"), "who asked for it; absent where nobody did")),
     ];
     match event {
         // Later attempts of a slot are signed without an event.

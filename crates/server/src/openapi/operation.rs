@@ -204,6 +204,8 @@ const ALWAYS: &[Code] = &[
     Code::WrongHost,
     Code::BodyTooLarge,
     Code::BodyTooSlow,
+    Code::TooManyBytes,
+    Code::TooManyBytesOfOne,
     Code::InvalidJson,
     Code::RateLimited,
     Code::StoreUnavailable,
@@ -240,7 +242,7 @@ fn refusal(codes: &[Code]) -> Value {
 fn security(need: Need) -> Value {
     match need {
         Need::Nobody => json!([]),
-        Need::Role(Role::Viewer | Role::Submitter | Role::Operator | Role::Admin) => {
+        Need::Role(Role::Viewer | Role::Approver | Role::Submitter | Role::Operator | Role::Admin) => {
             json!([{ "bearer": [] }, { "header": [] }, { "basic": [] }])
         }
     }

@@ -15,6 +15,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     made.push(has("key", said(text(), "the key itself, which is shown to nobody again")));
     vec![
         ("Problem", problem()),
+        ("Caller", caller()),
         ("Lane", lane()),
         ("DeadSession", dead_session()),
         ("LeaseBroken", lease_broken()),
@@ -23,6 +24,9 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ApiKey", object("what is known of an API key; never the key itself", api_key())),
         ("ApiKeyMade", object("a new API key", made)),
         ("AuditEntry", audit_entry()),
+        ("AuditLink", audit_link()),
+        ("AuditRow", audit_row()),
+        ("AuditExport", audit_export()),
         ("StoreState", store_state()),
         ("Acceptance", acceptance()),
         ("StoreAccepted", store_accepted()),
@@ -54,7 +58,17 @@ fn lease_broken() -> Value {
 fn store_state() -> Value {
     object(
         "whether the store is an older copy of itself, such as a backup that was put back",
-        [has("older", flag()), may("why", text())],
+        [
+            has("older", flag()),
+            may("why", text()),
+            may(
+                "comparing",
+                said(
+                    number(),
+                    "it was accepted, and so many lanes still compare what it had forgotten with what waits",
+                ),
+            ),
+        ],
     )
 }
 
@@ -187,6 +201,14 @@ fn lane() -> Value {
                     "why this node cannot say which nonces a lane on hold does not know: another node runs it, or none does yet",
                 ),
             ),
+            may(
+                "notCompared",
+                said(
+                    number(),
+                    "so many nonces of the account, from 0 on, were used before this store knew it and were compared with nothing: the \
+                     lane holds for them until it is resumed",
+                ),
+            ),
             may("owner", owner),
             has("token", said(number(), "raised by every acquisition")),
             has("version", said(number(), "raised by every write")),
@@ -221,6 +243,7 @@ fn api_key() -> Vec<Field> {
         has("role", refer("Role")),
         has("state", words(["good", "revoked", "expired"])),
         has("signers", said(or_null(list(refer("Address"))), "null: all")),
+        has("chains", said(or_null(list(refer("ChainId"))), "null: all")),
         has("ratePerS", said(or_null(number()), "null: as the configuration says")),
         has("createdAt", refer("Time")),
         has("createdBy", said(or_null(text()), "the id of the key that made it")),
@@ -232,18 +255,85 @@ fn api_key() -> Vec<Field> {
 
 fn audit_entry() -> Value {
     object(
-        "who steered what, when, and how it ended",
+        "who asked for what, when, from where, and how it ended",
         [
-            has("id", text()),
+            has("id", said(text(), "the number of its row; of entries from before the chain their name")),
             has("at", refer("Time")),
+            has(
+                "what",
+                words([
+                    "asked",
+                    "wrote",
+                    "refused",
+                    "command_line",
+                    "began",
+                    "ended",
+                    "lost",
+                    "trimmed",
+                    "unchained",
+                    "other",
+                ]),
+            ),
             has("keyId", or_null(text())),
-            has("keyName", text()),
-            has("role", refer("Role")),
-            has("node", text()),
-            has("method", text()),
-            has("path", text()),
+            has("keyName", or_null(text())),
+            has("role", json!({ "anyOf": [refer("Role"), { "type": "null" }] })),
+            has("address", said(or_null(text()), "the other end of the connection")),
+            has("node", or_null(text())),
+            has("method", said(or_null(text()), "of HTTP, of JSON-RPC, or `gRPC`")),
+            has("path", or_null(text())),
             has("body", said(json!({}), "what was sent along, where it is short")),
             has("status", said(or_null(number()), "the answer's; null: not known")),
+            may("hash", said(text(), "seals the row and all before it")),
+            may("bodyDigest", said(text(), "SHA-256 of what was sent along, where it is not short")),
+            may("error", said(text(), "the code of the problem")),
+            may("txIds", said(list(refer("TxId")), "the transactions that were stored")),
+            may("count", said(number(), "how many it stands for")),
+            may(
+                "statuses",
+                said(
+                    json!({ "type": "object", "additionalProperties": number() }),
+                    "how many with each status",
+                ),
+            ),
+            may("run", said(number(), "the row with which the server began that wrote it")),
+        ],
+    )
+}
+
+fn caller() -> Value {
+    object(
+        "who asked",
+        [
+            may("keyId", said(text(), "the id of the API key")),
+            has("name", said(text(), "its name at the time")),
+        ],
+    )
+}
+
+fn audit_link() -> Value {
+    object("a place in the chain", [has("seq", number()), has("hash", text())])
+}
+
+fn audit_row() -> Value {
+    object(
+        "a row as it is stored",
+        [
+            has("seq", number()),
+            has("at", said(number(), "milliseconds since 1970")),
+            has("entry", said(text(), "JSON, by its very bytes")),
+            has("hash", text()),
+        ],
+    )
+}
+
+fn audit_export() -> Value {
+    object(
+        "",
+        [
+            has("anchor", said(refer("AuditLink"), "the newest row that was removed because of its age")),
+            has("head", said(refer("AuditLink"), "the newest row")),
+            has("items", list(refer("AuditRow"))),
+            has("nextCursor", said(or_null(text()), "the `cursor` of the next page; null on the last")),
         ],
     )
 }

@@ -122,10 +122,16 @@ fn access_item() -> Value {
 
 fn authorization() -> Value {
     object(
-        "others' signed authorizations have all fields; the sender's own has `address` and maybe `chainId`, and Landfall signs it",
+        "others' signed authorizations have all fields; the sender's own has `address` alone, and Landfall signs it if the signer's delegate_to lists that",
         [
             has("address", refer("Address")),
-            optional("chainId", said(refer("Quantity"), "0 or left out: any chain")),
+            optional(
+                "chainId",
+                said(
+                    refer("Quantity"),
+                    "in a signed one 0 or left out: any chain; in the sender's own left out: the transaction's",
+                ),
+            ),
             optional("nonce", refer("Quantity")),
             optional("yParity", said(refer("Quantity"), "0 or 1")),
             optional("r", refer("Amount")),
@@ -219,6 +225,8 @@ fn slot_range() -> Value {
 fn new_key() -> Value {
     let name = json!({ "type": "string", "minLength": 1, "maxLength": limits::LONGEST_KEY_NAME, "description": "what it is for" });
     let signers = json!({ "type": "array", "items": refer("Address"), "minItems": 1, "maxItems": limits::MOST_SIGNERS });
+    let chains =
+        json!({ "type": "array", "items": refer("ChainId"), "minItems": 1, "maxItems": limits::MOST_CHAINS });
     let schema = object(
         "",
         [
@@ -226,8 +234,12 @@ fn new_key() -> Value {
             has("role", refer("Role")),
             optional(
                 "signers",
-                said(signers, "the signers it may see and use; all if left out. For viewers and submitters"),
+                said(
+                    signers,
+                    "the signers it may see and use; all if left out. For viewers, approvers and submitters",
+                ),
             ),
+            optional("chains", said(chains, "the chains it may see and use them on; all if left out")),
             optional(
                 "ratePerS",
                 json!({ "type": "integer", "minimum": 0, "maximum": 1_000_000, "description": "requests per second; 0: no limit; as the configuration says if left out" }),

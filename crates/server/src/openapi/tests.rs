@@ -24,7 +24,7 @@ fn validator(schema: &str) -> jsonschema::Validator {
     jsonschema::options().should_validate_formats(true).build(&whole).unwrap()
 }
 
-const ON_GRPC_ALONE: Code = Code::OutOfSync;
+const ON_GRPC_ALONE: [Code; 2] = [Code::OutOfSync, Code::TooManyStreams];
 
 /// The paths of the table but those of gRPC, which has a proto file and reflection to say what it takes.
 fn rest() -> impl Iterator<Item = &'static (Method, &'static str, Need)> {
@@ -88,7 +88,7 @@ fn every_operation_has_a_name_of_its_own() {
 fn every_problem_is_the_answer_of_some_call() {
     let text = document()["paths"].to_string();
     for code in Code::ALL {
-        if *code != ON_GRPC_ALONE {
+        if !ON_GRPC_ALONE.contains(code) {
             assert!(text.contains(&format!("\"{}\"", code.text())), "no call answers {}", code.text());
         }
     }
@@ -147,7 +147,7 @@ fn every_entry_of_the_journal_fits_the_document() {
     let validator = validator("JournalEntry");
     let mut kinds = BTreeSet::new();
     for entry in entries() {
-        let row = JournalRow { seq: JournalSeq(1), lane, tx: None, at: Millis(1), entry };
+        let row = JournalRow { seq: JournalSeq(1), lane, tx: None, at: Millis(1), entry, by: None };
         let shown = show::journal_row(&row);
         if let Err(error) = validator.validate(&shown) {
             panic!("{shown}: {error}");

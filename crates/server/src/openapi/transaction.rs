@@ -105,6 +105,7 @@ fn transaction() -> Vec<Field> {
             ),
         ),
         may("reason", refer("Reason")),
+        may("submittedBy", refer("Caller")),
         has("acceptedAt", refer("Time")),
         has("updatedAt", refer("Time")),
     ]
@@ -133,6 +134,7 @@ fn removed() -> Value {
             may("nonce", refer("Nonce")),
             may("hash", refer("Hash")),
             may("reason", refer("Reason")),
+            may("submittedBy", refer("Caller")),
             has("acceptedAt", refer("Time")),
             has("updatedAt", refer("Time")),
             has("removed", json!({ "type": "boolean", "const": true })),

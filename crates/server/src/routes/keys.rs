@@ -84,6 +84,7 @@ fn shown(id: &str, key: &ApiKey, now: Millis) -> Value {
         "role": key.role,
         "state": state,
         "signers": key.signers.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        "chains": key.chains,
         "ratePerS": key.rate_per_s,
         "createdAt": show::time(key.created_at),
         "createdBy": key.created_by,

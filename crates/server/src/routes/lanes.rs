@@ -11,7 +11,7 @@ use landfall_core::{ChainId, LaneId, SessionId};
 use landfall_engine::BreakLease;
 use serde_json::{Value, json};
 
-use super::steer::{accepted, key};
+use super::steer::{accepted, wish};
 use super::tx::{Body, taken};
 use crate::access::Caller;
 use crate::body::{self, address};
@@ -29,14 +29,14 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<
 /// Every lane that the caller may see, as it is shown.
 pub(crate) async fn all(app: &App, caller: &Caller) -> Answer<Vec<Value>> {
     let mut summaries = app.handle.store().lanes().await?;
-    summaries.retain(|summary| caller.sees(summary.lane.signer));
+    summaries.retain(|summary| caller.sees_lane(summary.lane));
     let used: BTreeSet<LaneId> = summaries.iter().map(|summary| summary.lane).collect();
     let mut items = Vec::new();
     for summary in &summaries {
         let hold = app.handle.explain_stored_lane(summary).await;
         items.push(show::lane(summary, rules(app, summary.lane), hold));
     }
-    let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees(lane.signer));
+    let seen = app.handle.parts().signers.keys().filter(|lane| caller.sees_lane(**lane));
     let unused: Vec<LaneId> = seen.filter(|lane| !used.contains(lane)).copied().collect();
     let hold = if unused.is_empty() { None } else { app.handle.explain_older().await };
     items.extend(unused.into_iter().map(|lane| show::unused_lane(lane, rules(app, lane), hold.clone())));
@@ -54,7 +54,7 @@ pub(crate) async fn show(
 /// A lane as it is shown.
 pub(crate) async fn one(app: &App, caller: &Caller, lane: LaneId) -> Answer<Value> {
     let missing = || Problem::new(Code::NotFound, format!("there is no lane {lane} here"));
-    if !caller.sees(lane.signer) {
+    if !caller.sees_lane(lane) {
         return Err(missing());
     }
     if let Some(summary) = app.handle.store().lane(lane).await? {
@@ -91,48 +91,59 @@ type Accepted = (StatusCode, Json<Value>);
 
 pub(crate) async fn pause(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Accepted> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Pause, &headers).await
+    command(&app, lane(&chain, &signer)?, CommandKind::Pause, &caller, &headers).await
 }
 
 pub(crate) async fn resume(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Accepted> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Resume, &headers).await
+    command(&app, lane(&chain, &signer)?, CommandKind::Resume, &caller, &headers).await
 }
 
 pub(crate) async fn disable(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Accepted> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Disable, &headers).await
+    command(&app, lane(&chain, &signer)?, CommandKind::Disable, &caller, &headers).await
 }
 
 pub(crate) async fn reset(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Accepted> {
-    command(&app, lane(&chain, &signer)?, CommandKind::Reset, &headers).await
+    command(&app, lane(&chain, &signer)?, CommandKind::Reset, &caller, &headers).await
 }
 
-async fn command(app: &App, lane: LaneId, kind: CommandKind, headers: &HeaderMap) -> Answer<Accepted> {
-    let id = app.handle.command_keyed(lane, kind.clone(), key(headers)?.as_ref()).await?;
+async fn command(
+    app: &App,
+    lane: LaneId,
+    kind: CommandKind,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Answer<Accepted> {
+    let id = app.handle.command_keyed(lane, kind.clone(), &wish(caller, headers)?).await?;
     Ok(accepted(id, json!(kind)))
 }
 
 /// What was found at the time, so that a caller sees what it has done (R10).
 pub(crate) async fn cancel_all(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Accepted> {
-    let all = app.handle.cancel_all(lane(&chain, &signer)?, key(&headers)?.as_ref()).await?;
+    let all = app.handle.cancel_all(lane(&chain, &signer)?, &wish(&caller, &headers)?).await?;
     let (status, Json(mut body)) = accepted(all.command, json!({ "type": "cancel_all" }));
     body["queued"] = json!(all.waiting + all.in_flight - all.mined);
     body["tooLate"] = json!(all.mined);
@@ -143,6 +154,7 @@ pub(crate) async fn cancel_all(
 
 pub(crate) async fn fill(
     State(app): State<App>,
+    caller: Caller,
     Path((chain, signer)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
@@ -150,7 +162,7 @@ pub(crate) async fn fill(
     let lane = lane(&chain, &signer)?;
     let most = app.handle.most_filled();
     let (from, to) = body::range(body::json(&headers, &taken(body)?)?, most)?;
-    let id = app.handle.fill(lane, from, to, key(&headers)?.as_ref()).await?;
+    let id = app.handle.fill(lane, from, to, &wish(&caller, &headers)?).await?;
     Ok(accepted(id, json!({ "type": "fill", "from": from, "to": to })))
 }
 

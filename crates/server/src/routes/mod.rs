@@ -16,10 +16,12 @@ mod webhooks;
 pub use keys::make_api_key;
 
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 
 use crate::access;
+use crate::doors::intake;
 use crate::grpc;
 use crate::problem::{Code, Problem};
 use crate::rpc;
@@ -63,7 +65,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/store/accept", post(store::accept))
         .route("/api-keys", post(keys::create).get(keys::list))
         .route("/api-keys/{id}", delete(keys::revoke))
-        .route("/audit", get(audit::list));
+        .route("/audit", get(audit::list))
+        .route("/audit/export", get(audit::export));
     Router::new()
         .merge(grpc::routes(&app))
         .nest("/api/v1", api)
@@ -74,11 +77,31 @@ pub(crate) fn router(app: App) -> Router {
         .route("/docs", get(openapi::page))
         .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
         .route_layer(from_fn_with_state(app.clone(), access::admit))
-        .fallback(|| async {
+        .fallback(async |app: State<App>, request: Request| {
+            unread(&app, request).await;
             Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
         })
-        .method_not_allowed_fallback(|| async {
+        .method_not_allowed_fallback(async |app: State<App>, request: Request| {
+            unread(&app, request).await;
             Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method")
         })
         .with_state(app)
+}
+
+/// Health and nothing else, for a listener of its own. Nobody is asked for a key there, and nobody is told more than a word.
+pub(crate) fn health_router(app: App) -> Router {
+    Router::new()
+        .merge(grpc::health(&app))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .fallback(async || {
+            Problem::new(Code::NotFound, "here is health only: /health/live and /health/ready")
+        })
+        .with_state(app)
+}
+
+/// A request that is refused here has a body that nobody wants.
+async fn unread(app: &App, request: Request) {
+    let (parts, body) = request.into_parts();
+    intake::refused(app, &parts.headers, body).await;
 }

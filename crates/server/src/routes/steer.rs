@@ -4,9 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::{CommandId, RequestId};
+use landfall_engine::Wish;
 use serde_json::{Value, json};
 
-use super::tx::{Body, admitted, find, taken};
+use super::tx::{Body, admitted, find, may_follow, taken};
 use crate::access::Caller;
 use crate::body;
 use crate::path::Path;
@@ -16,11 +17,16 @@ use crate::serve::App;
 type Answer = Result<(StatusCode, Json<Value>), Problem>;
 
 /// The key of a command.
-pub(super) fn key(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
+fn key(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
     let parse = |text: String| {
         RequestId::parse(&text).map_err(|error| Problem::new(Code::BadRequestId, error.to_string()))
     };
     body::idempotency_key(headers)?.map(parse).transpose()
+}
+
+/// A command as it was asked for.
+pub(super) fn wish(caller: &Caller, headers: &HeaderMap) -> Result<Wish, Problem> {
+    Ok(Wish { key: key(headers)?, by: Some(caller.origin()) })
 }
 
 pub(super) fn accepted(id: CommandId, command: Value) -> (StatusCode, Json<Value>) {
@@ -34,7 +40,7 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
 ) -> Answer {
     let tx = find(&app, &caller, &id).await?.tx;
-    let command = app.handle.cancel(&tx, key(&headers)?.as_ref()).await?;
+    let command = app.handle.cancel(&tx, &wish(&caller, &headers)?).await?;
     Ok(accepted(command, json!({ "type": "cancel", "tx": tx.id })))
 }
 
@@ -47,7 +53,7 @@ pub(crate) async fn replace(
 ) -> Answer {
     let tx = find(&app, &caller, &id).await?.tx;
     let (payload, terms) = body::replacement(body::json(&headers, &taken(body)?)?)?;
-    let command = app.handle.replace(&tx, payload, terms, key(&headers)?.as_ref()).await?;
+    let command = app.handle.replace(&tx, payload, terms, &wish(&caller, &headers)?).await?;
     Ok(accepted(command, json!({ "type": "replace", "tx": tx.id, "version": tx.version().next() })))
 }
 
@@ -60,7 +66,7 @@ pub(crate) async fn speed_up(
 ) -> Answer {
     let record = find(&app, &caller, &id).await?;
     let (fees, speed) = body::speed_up(body::json_or_nothing(&headers, &taken(body)?)?)?;
-    let command = app.handle.speed_up(&record, fees, speed, key(&headers)?.as_ref()).await?;
+    let command = app.handle.speed_up(&record, fees, speed, &wish(&caller, &headers)?).await?;
     Ok(accepted(command, json!({ "type": "speed_up", "tx": record.tx.id })))
 }
 
@@ -87,7 +93,7 @@ pub(crate) async fn reject(
 async fn decide(app: &App, caller: &Caller, id: &str, yes: bool, headers: &HeaderMap, body: Body) -> Answer {
     let tx = find(app, caller, id).await?.tx;
     let version = body::version(body::json_or_nothing(headers, &taken(body)?)?)?;
-    let command = app.handle.decide(&tx, yes, version, key(headers)?.as_ref()).await?;
+    let command = app.handle.decide(&tx, yes, version, &wish(caller, headers)?).await?;
     let word = if yes { "approve" } else { "reject" };
     let version = version.unwrap_or(tx.version());
     Ok(accepted(command, json!({ "type": word, "tx": tx.id, "version": version })))
@@ -102,7 +108,7 @@ pub(crate) async fn settle(
 ) -> Answer {
     let tx = find(&app, &caller, &id).await?.tx;
     let (whose, looked_at) = body::taken(body::json(&headers, &taken(body)?)?)?;
-    let command = app.handle.settle(&tx, whose, looked_at, key(&headers)?.as_ref()).await?;
+    let command = app.handle.settle(&tx, whose, looked_at, &wish(&caller, &headers)?).await?;
     Ok(accepted(command, json!({ "type": "settle", "tx": tx.id, "taken": whose })))
 }
 
@@ -118,7 +124,10 @@ pub(crate) async fn retry(
     // A key is taken and checked for its form; the old transaction's id is what makes the call idempotent.
     key(&headers)?;
     let options = body::retry(body::json_or_nothing(&headers, &taken(body)?)?)?;
-    let (status, mut body) = admitted(app.handle.retry(&tx, options).await?)?;
+    if let Some(options) = &options {
+        may_follow(&app, &caller, options).await?;
+    }
+    let (status, mut body) = admitted(app.handle.retry(&tx, options, Some(caller.origin())).await?)?;
     body["retryOf"] = json!(tx.id);
     Ok((status, Json(body)))
 }

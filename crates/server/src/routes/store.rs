@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::tx::{Body, taken};
+use crate::access::Caller;
 use crate::body;
 use crate::problem::Problem;
 use crate::serve::App;
@@ -13,19 +14,27 @@ use crate::serve::App;
 pub(crate) async fn show(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let older = app.handle.older().await?;
     let mut shown = json!({ "older": older.is_some() });
-    if let Some(why) = older {
-        shown["why"] = json!(why.sentence());
+    match older {
+        Some(why) => shown["why"] = json!(why.sentence()),
+        None => {
+            let lanes = app.handle.store().lanes().await?;
+            let comparing = lanes.iter().filter(|lane| lane.row.older_count.is_some()).count();
+            if comparing > 0 {
+                shown["comparing"] = json!(comparing);
+            }
+        }
     }
     Ok(Json(shown))
 }
 
 pub(crate) async fn accept(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let despite_pool = body::acceptance(body::json_or_nothing(&headers, &taken(body)?)?)?;
-    let lanes = app.handle.accept_store(despite_pool).await?;
+    let lanes = app.handle.accept_store(despite_pool, Some(caller.origin())).await?;
     let lanes: Vec<Value> = lanes
         .iter()
         .map(|(lane, command)| {

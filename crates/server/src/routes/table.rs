@@ -7,6 +7,7 @@ use crate::access::{Need, Role};
 const OPEN: Need = Need::Nobody;
 const VIEW: Need = Need::Role(Role::Viewer);
 const SUBMIT: Need = Need::Role(Role::Submitter);
+const APPROVE: Need = Need::Role(Role::Approver);
 const OPERATE: Need = Need::Role(Role::Operator);
 const ADMIN: Need = Need::Role(Role::Admin);
 
@@ -30,8 +31,8 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::POST, "/api/v1/tx/{id}/cancel", SUBMIT),
     (Method::POST, "/api/v1/tx/{id}/replace", SUBMIT),
     (Method::POST, "/api/v1/tx/{id}/speed-up", SUBMIT),
-    (Method::POST, "/api/v1/tx/{id}/approve", OPERATE),
-    (Method::POST, "/api/v1/tx/{id}/reject", OPERATE),
+    (Method::POST, "/api/v1/tx/{id}/approve", APPROVE),
+    (Method::POST, "/api/v1/tx/{id}/reject", APPROVE),
     (Method::POST, "/api/v1/tx/{id}/settle", OPERATE),
     (Method::POST, "/api/v1/tx/{id}/retry", SUBMIT),
     (Method::GET, "/api/v1/events", VIEW),
@@ -62,6 +63,7 @@ pub(crate) const TABLE: &[(Method, &str, Need)] = &[
     (Method::GET, "/api/v1/api-keys", ADMIN),
     (Method::DELETE, "/api/v1/api-keys/{id}", ADMIN),
     (Method::GET, "/api/v1/audit", ADMIN),
+    (Method::GET, "/api/v1/audit/export", ADMIN),
     // What each method of these needs beyond that is asked there.
     (Method::POST, "/landfall.v1.Transactions/{*method}", VIEW),
     (Method::POST, "/landfall.v1.Trades/{*method}", SUBMIT),

@@ -10,12 +10,13 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::confirmations;
 use landfall_core::ports::store::{Admission, Kept, TxQuery, TxRecord};
+use landfall_core::request::Options;
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use landfall_engine::{Refused, Submission};
 use serde_json::{Value, json};
 
-use crate::access::{Caller, Role};
+use crate::access::{Caller, Role, Wrote};
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -32,20 +33,50 @@ pub(crate) async fn submit(
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let value = body::json(&headers, &taken(body)?)?;
-    let (status, body) = hand_over(&app, &caller, value, body::idempotency_key(&headers)?).await?;
+    let key = body::idempotency_key(&headers)?;
+    let (status, body) = hand_over(&app, &caller, value, key, ("POST", "/api/v1/tx")).await?;
     Ok((status, Json(body)))
 }
 
-/// Stores what a caller asks for.
+/// Stores what a caller asks for. `door`: how it came, for the audit log.
 pub(crate) async fn hand_over(
     app: &App,
     caller: &Caller,
     asked: Value,
     key: Option<String>,
+    door: (&'static str, &'static str),
 ) -> Answer<(StatusCode, Value)> {
-    let submission = body::submission(asked, key)?;
+    let mut submission = body::submission(asked, key)?;
     may_submit(app, caller, &submission).await?;
-    admitted(app.handle.submit(submission).await?)
+    submission.origin = Some(caller.origin());
+    let admission = app.handle.submit(submission).await?;
+    if let Admission::New(tx) = &admission {
+        stored(app, caller, door, StatusCode::ACCEPTED, vec![tx.id], None);
+    }
+    admitted(admission).map_err(|problem| unnamed(caller, problem))
+}
+
+/// A signer's requestId may have been used on a chain that the caller does not see: then it is not told for which transaction.
+fn unnamed(caller: &Caller, problem: Problem) -> Problem {
+    if problem.code != Code::RequestIdReused || caller.chains.is_none() {
+        return problem;
+    }
+    let detail =
+        "this signer has used the requestId for something else; use a new requestId for a new transaction";
+    Problem { detail: detail.to_owned(), ..problem }
+}
+
+/// Tells the audit log which transactions were stored.
+fn stored(
+    app: &App,
+    caller: &Caller,
+    (method, path): (&'static str, &'static str),
+    status: StatusCode,
+    txs: Vec<TxId>,
+    count: Option<u64>,
+) {
+    let (method, path) = (method.into(), path.into());
+    app.audit.wrote(caller, Wrote { method, path, status: status.as_u16(), txs, count, body: None });
 }
 
 /// Each item as if alone; the answers are in their order.
@@ -73,6 +104,8 @@ pub(crate) async fn submit_batch(
     }
     // The request itself was counted as one.
     app.keyring.charge(&caller, items.len().saturating_sub(1))?;
+    let count = items.len() as u64;
+    let (door, origin) = (("POST", "/api/v1/tx/batch"), caller.origin());
     let mut answers: Vec<Option<Value>> = vec![None; items.len()];
     let mut good = Vec::new();
     let mut submissions = Vec::new();
@@ -84,14 +117,23 @@ pub(crate) async fn submit_batch(
         match read {
             Ok(submission) => {
                 good.push(position);
-                submissions.push(submission);
+                submissions.push(Submission { origin: Some(origin.clone()), ..submission });
             }
-            Err(problem) => answers[position] = Some(problem.body()),
+            Err(problem) => {
+                app.audit.refused(&caller, door.0, door.1, &problem);
+                answers[position] = Some(problem.body());
+            }
         }
     }
     let admissions = app.handle.submit_all(submissions).await;
+    let new = admissions.iter().filter_map(|admission| match admission {
+        Ok(Admission::New(tx)) => Some(tx.id),
+        _ => None,
+    });
+    stored(&app, &caller, door, StatusCode::OK, new.collect(), Some(count));
     for (position, admission) in good.into_iter().zip(admissions) {
-        let answer = match admission.map_err(Problem::from).and_then(admitted) {
+        let answer = admission.map_err(Problem::from).and_then(admitted);
+        let answer = match answer.map_err(|problem| unnamed(&caller, problem)) {
             Ok((status, mut body)) => {
                 body["status"] = json!(status.as_u16());
                 body
@@ -103,16 +145,21 @@ pub(crate) async fn submit_batch(
     Ok(Json(json!({ "items": answers })))
 }
 
-/// The caller may submit for this signer, and what it wants to follow is known to it.
+/// The caller may submit for this lane, and what it wants to follow is known to it.
 async fn may_submit(app: &App, caller: &Caller, submission: &Submission) -> Answer<()> {
-    caller.may(Role::Submitter, submission.lane.signer)?;
-    if let (Some(after), false) = (&submission.options.after, caller.sees_all()) {
+    caller.may(Role::Submitter, submission.lane)?;
+    may_follow(app, caller, &submission.options).await
+}
+
+/// The transaction to follow is known to the caller. To others it is as one that is not there.
+pub(super) async fn may_follow(app: &App, caller: &Caller, options: &Options) -> Answer<()> {
+    if let (Some(after), false) = (&options.after, caller.sees_all()) {
         let first = app.handle.store().tx(after.tx).await?;
-        let signer = match first {
-            Some(record) => Some(record.tx.lane.signer),
-            None => app.handle.store().kept(after.tx).await?.map(|kept| kept.lane.signer),
+        let lane = match first {
+            Some(record) => Some(record.tx.lane),
+            None => app.handle.store().kept(after.tx).await?.map(|kept| kept.lane),
         };
-        if signer.is_some_and(|signer| !caller.sees(signer)) {
+        if lane.is_some_and(|lane| !caller.sees_lane(lane)) {
             return Err(Refused::UnknownPredecessor(after.tx).into());
         }
     }
@@ -230,10 +277,10 @@ pub(crate) async fn by_key(app: &App, caller: &Caller, signer: &str, request: &s
     }
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
-        return shown(app, &record).await;
+        return if caller.sees_lane(record.tx.lane) { shown(app, &record).await } else { Err(missing()) };
     }
     let kept = app.handle.store().kept_by_request(signer, &request).await?;
-    Ok(show::kept(&kept.ok_or_else(missing)?))
+    Ok(show::kept(&kept.filter(|kept| caller.sees_lane(kept.lane)).ok_or_else(missing)?))
 }
 
 pub(crate) async fn journal(
@@ -273,11 +320,32 @@ pub(crate) async fn list(
 
 /// Those of a list that the caller may see; of the others not even a cursor tells.
 async fn seen(app: &App, caller: &Caller, query: &TxQuery) -> Answer<Vec<Transaction>> {
-    let Some(signers) = &caller.signers else { return Ok(app.handle.store().txs(query).await?) };
+    if caller.sees_all() {
+        return Ok(app.handle.store().txs(query).await?);
+    }
+    // One query for each part that it may see; what it is not limited in stays as it was asked.
+    let signers: Vec<_> = match &caller.signers {
+        None => vec![query.signer],
+        Some(own) => own
+            .iter()
+            .map(|own| Some(*own))
+            .filter(|own| query.signer.is_none() || query.signer == *own)
+            .collect(),
+    };
+    let chains: Vec<_> = match &caller.chains {
+        None => vec![query.chain],
+        Some(own) => own
+            .iter()
+            .map(|own| Some(*own))
+            .filter(|own| query.chain.is_none() || query.chain == *own)
+            .collect(),
+    };
     let mut all = Vec::new();
-    for signer in signers.iter().filter(|signer| query.signer.is_none_or(|asked| asked == **signer)) {
-        let of_signer = TxQuery { signer: Some(*signer), ..query.clone() };
-        all.extend(app.handle.store().txs(&of_signer).await?);
+    for signer in signers {
+        for chain in &chains {
+            let part = TxQuery { signer, chain: *chain, ..query.clone() };
+            all.extend(app.handle.store().txs(&part).await?);
+        }
     }
     all.sort_by_key(|tx| std::cmp::Reverse(tx.order));
     all.truncate(query.limit as usize);
@@ -326,11 +394,11 @@ async fn look_up(app: &App, caller: &Caller, id: &str) -> Answer<Found> {
         Some(record) => Found::Whole(Box::new(record)),
         None => Found::Removed(Box::new(app.handle.store().kept(parsed).await?.ok_or_else(missing)?)),
     };
-    let signer = match &found {
-        Found::Whole(record) => record.tx.lane.signer,
-        Found::Removed(kept) => kept.lane.signer,
+    let lane = match &found {
+        Found::Whole(record) => record.tx.lane,
+        Found::Removed(kept) => kept.lane,
     };
-    if caller.sees(signer) { Ok(found) } else { Err(missing()) }
+    if caller.sees_lane(lane) { Ok(found) } else { Err(missing()) }
 }
 
 /// A transaction that something is to be done to.

@@ -10,7 +10,7 @@ use landfall_core::{Account, ChainId, JournalSeq, Millis, SessionId};
 use serde_json::{Value, json};
 
 use super::tx::{Body, taken};
-use crate::access::Caller;
+use crate::access::{Caller, Role};
 use crate::body::{self, Fields, wrong_type};
 use crate::event;
 use crate::path::Path;
@@ -20,7 +20,7 @@ use crate::show::time;
 use crate::span::span;
 use crate::webhooks::{
     Delivery, DeliveryState, Endpoint, Filter, Keys, MOST_ENDPOINTS, Message, OrderOf, Progress, Stored,
-    Switch, row_id, row_prefix,
+    Switch, host_only, row_id, row_prefix, without_words,
 };
 
 type Answer<T> = Result<T, Problem>;
@@ -38,7 +38,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<
     let all = app.desk.shared.all().await?;
     let newest = app.desk.newest().await?;
     let items: Vec<Value> =
-        all.iter().filter(|one| may_see(&caller, one)).map(|one| shown(&app, one, newest)).collect();
+        all.iter().filter(|one| may_see(&caller, one)).map(|one| shown(&app, &caller, one, newest)).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Answer<Json<Value>> {
     let stored = find(&app, &caller, &id).await?;
-    Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
+    Ok(Json(shown(&app, &caller, &stored, app.desk.newest().await?)))
 }
 
 /// `{url, events?, chains?, signers?, description?, after?}`. The answer has the secret, this once.
@@ -99,7 +99,7 @@ pub(crate) async fn create(
         return Err(busy());
     }
     shared.kick();
-    let mut answer = shown(&app, &stored, newest);
+    let mut answer = shown(&app, &caller, &stored, newest);
     answer["secret"] = json!(secret.of(&id, 1).shown());
     Ok((StatusCode::CREATED, Json(answer)))
 }
@@ -130,7 +130,7 @@ pub(crate) async fn change(
         fields.finish()
     })
     .await?;
-    Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
+    Ok(Json(shown(&app, &caller, &stored, app.desk.newest().await?)))
 }
 
 pub(crate) async fn delete(
@@ -194,7 +194,7 @@ pub(crate) async fn rotate(
         Ok(())
     })
     .await?;
-    let mut answer = shown(&app, &stored, app.desk.newest().await?);
+    let mut answer = shown(&app, &caller, &stored, app.desk.newest().await?);
     answer["secret"] = json!(secret.of(&id, stored.endpoint.keys.generation).shown());
     Ok(Json(answer))
 }
@@ -215,7 +215,7 @@ pub(crate) async fn enable(
         Ok(())
     })
     .await?;
-    Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
+    Ok(Json(shown(&app, &caller, &stored, app.desk.newest().await?)))
 }
 
 /// `{reason?}`.
@@ -241,7 +241,7 @@ pub(crate) async fn disable(
         Ok(())
     })
     .await?;
-    Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
+    Ok(Json(shown(&app, &caller, &stored, app.desk.newest().await?)))
 }
 
 /// `{after}`: everything after this event is delivered again.
@@ -270,7 +270,7 @@ pub(crate) async fn replay(
         Ok(())
     })
     .await?;
-    Ok(Json(shown(&app, &stored, app.desk.newest().await?)))
+    Ok(Json(shown(&app, &caller, &stored, app.desk.newest().await?)))
 }
 
 /// Sends a made-up event now, and says what came of it. It is not tried again.
@@ -348,7 +348,7 @@ pub(crate) async fn deliveries(
                     let last = items.last().map(|(seq, _): &(JournalSeq, Value)| seq.0.to_string());
                     return Ok(page(items, last));
                 }
-                items.push((seq, shown_delivery(&id, seq, &delivery)));
+                items.push((seq, shown_delivery(&caller, &id, seq, &delivery)));
             }
         }
         if is_last {
@@ -405,7 +405,7 @@ pub(crate) async fn redeliver(
         let writes = vec![delivery.write(&id, seq, version)?, stored.change(&endpoint)?];
         if shared.records.write_records(writes).await? == RecordsWritten::Yes {
             shared.kick();
-            return Ok((StatusCode::ACCEPTED, Json(shown_delivery(&id, seq, &delivery))));
+            return Ok((StatusCode::ACCEPTED, Json(shown_delivery(&caller, &id, seq, &delivery))));
         }
     }
     Err(busy())
@@ -418,10 +418,14 @@ async fn find(app: &App, caller: &Caller, id: &str) -> Answer<Stored> {
     stored.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no webhook {id}")))
 }
 
-/// A caller that is limited to signers sees endpoints that are limited to some of these.
+/// A caller that is limited to signers or chains sees endpoints that are limited to some of these.
 fn may_see(caller: &Caller, stored: &Stored) -> bool {
-    let signers = &stored.endpoint.filter.signers;
-    caller.signers.is_none() || (!signers.is_empty() && signers.iter().all(|signer| caller.sees(*signer)))
+    let Filter { signers, chains, .. } = &stored.endpoint.filter;
+    let signers = caller.signers.is_none()
+        || (!signers.is_empty() && signers.iter().all(|signer| caller.sees(*signer)));
+    let chains = caller.chains.is_none()
+        || (!chains.is_empty() && chains.iter().all(|chain| caller.sees_chain(*chain)));
+    signers && chains
 }
 
 /// Reads, changes and writes, again if somebody else was faster.
@@ -542,19 +546,31 @@ fn limit(caller: &Caller, filter: &mut Filter) -> Answer<()> {
     }
 }
 
-fn shown(app: &App, stored: &Stored, newest: JournalSeq) -> Value {
+/// The caller may see all of where events go. For the others a URL ends with its host, and failures have no words of the
+/// receiver: tokens are in the one and come back in the other.
+fn sees_tokens(caller: &Caller) -> bool {
+    caller.is(Role::Operator)
+}
+
+fn shown(app: &App, caller: &Caller, stored: &Stored, newest: JournalSeq) -> Value {
     let Stored { id, endpoint, .. } = stored;
+    let open = sees_tokens(caller);
+    let url = if open { endpoint.url.clone() } else { host_only(&endpoint.url) };
+    let failure = |text: &str| if open { text.to_owned() } else { without_words(text).to_owned() };
     let settings = &app.desk.shared.settings;
     let Endpoint { filter, progress, keys, .. } = endpoint;
     let (enabled, off_why, off_since) = match &endpoint.switch {
         Switch::On => (true, None, None),
-        Switch::Off { why, since } => (false, Some(why.clone()), Some(time(*since))),
+        Switch::Off { why, since } => (false, Some(failure(why)), Some(time(*since))),
     };
+    let last_failure = progress.last_failure.as_deref().map(failure);
     let now = app.desk.shared.now();
-    let trouble = off_why.or_else(|| endpoint.hindrance(settings)).or_else(|| trouble(app, progress));
+    let trouble = off_why
+        .or_else(|| endpoint.hindrance(settings))
+        .or_else(|| trouble(app, progress, last_failure.as_deref()));
     json!({
         "id": id,
-        "url": endpoint.url,
+        "url": url,
         "description": endpoint.description,
         "events": filter.events,
         "chains": filter.chains,
@@ -569,7 +585,7 @@ fn shown(app: &App, stored: &Stored, newest: JournalSeq) -> Value {
         "waiting": progress.waiting,
         "deliveredAt": progress.delivered_at.map(time),
         "failingSince": progress.failing_since.map(time),
-        "lastFailure": progress.last_failure,
+        "lastFailure": last_failure,
         "node": endpoint.claim.as_ref().map(|claim| claim.node.clone()),
         "secretGeneration": keys.generation,
         "retiringSecrets": keys.retiring.iter().filter(|old| old.until > now).map(|old| {
@@ -579,7 +595,7 @@ fn shown(app: &App, stored: &Stored, newest: JournalSeq) -> Value {
 }
 
 /// Why events are late.
-fn trouble(app: &App, progress: &Progress) -> Option<String> {
+fn trouble(app: &App, progress: &Progress, last_failure: Option<&str>) -> Option<String> {
     let settings = &app.desk.shared.settings;
     if progress.waiting >= settings.max_waiting as u64 {
         return Some(format!(
@@ -588,7 +604,7 @@ fn trouble(app: &App, progress: &Progress) -> Option<String> {
         ));
     }
     let since = progress.failing_since?;
-    let last = progress.last_failure.as_deref().unwrap_or("unknown");
+    let last = last_failure.unwrap_or("unknown");
     Some(format!(
         "nothing has got through since {}; the last failure: {last}. It is tried again and again, and switched off \
          after {}",
@@ -597,12 +613,14 @@ fn trouble(app: &App, progress: &Progress) -> Option<String> {
     ))
 }
 
-fn shown_delivery(id: &str, seq: JournalSeq, delivery: &Delivery) -> Value {
+fn shown_delivery(caller: &Caller, id: &str, seq: JournalSeq, delivery: &Delivery) -> Value {
     let (tx, lane) = match delivery.order {
         OrderOf::Tx(tx) => (Some(tx), None),
         OrderOf::Lane(lane) => (None, Some(lane.to_string())),
     };
     let is_waiting = delivery.state == DeliveryState::Waiting;
+    let last_failure = delivery.last_failure.as_deref();
+    let last_failure = if sees_tokens(caller) { last_failure } else { last_failure.map(without_words) };
     json!({
         "seq": seq,
         "messageId": crate::webhooks::message_id(id, seq),
@@ -614,7 +632,7 @@ fn shown_delivery(id: &str, seq: JournalSeq, delivery: &Delivery) -> Value {
         "dueAt": is_waiting.then(|| time(delivery.due)),
         "firstTriedAt": delivery.first_tried.map(time),
         "lastTriedAt": delivery.last_tried.map(time),
-        "lastFailure": delivery.last_failure,
+        "lastFailure": last_failure,
     })
 }
 

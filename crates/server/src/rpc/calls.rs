@@ -5,13 +5,16 @@
 //! A record says which calls belong together. Each call is a transaction under a key that follows from the id, so a call that
 //! is handed over again after a crash is the same transaction.
 
+use std::sync::Arc;
+
 use alloy_primitives::keccak256;
 use landfall_core::ports::records::{Record, RecordKind, RecordWrite, RecordsWritten};
 use landfall_core::ports::store::{Admission, TxRecord};
 use landfall_core::request::{After, AfterState, OnFailure, Options, Payload};
 use landfall_core::transaction::TxState;
-use landfall_core::{Account, LaneId, RequestId, TxId};
+use landfall_core::{Account, LaneId, Origin, RequestId, TxId};
 use landfall_engine::{Handle, Submission, SubmitError};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::error::{INVALID_INPUT, INVALID_PARAMS, REJECTED, RpcError};
@@ -64,6 +67,7 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
     let content = serde_json::to_vec(&payloads).map_err(|error| bad(format!("calls: {error}")))?;
     let record = json!({
         "from": lane.signer.0, "chainId": asker.chain, "calls": payloads.len(), "content": keccak256(content),
+        "key": asker.caller.key, "at": asker.app.handle.parts().clock.now(),
     });
     let known = asker.app.records.record(RecordKind::Calls, &record_id(lane.signer, &id)).await?;
     let taken = || {
@@ -71,7 +75,7 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
         RpcError::coded(DUPLICATE_ID, text, "request_id_reused")
     };
     if let Some(known) = &known {
-        if known.body != record {
+        if !is_same(&known.body, &record) {
             return Err(taken());
         }
         // After a crash some calls may be missing; then the same is handed over again.
@@ -79,7 +83,7 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
             return if asker.key.is_some() { Ok(json!({ "id": id })) } else { Err(taken()) };
         }
     }
-    let submissions = submissions(lane, keys, payloads);
+    let submissions = submissions(lane, keys, payloads, &asker.caller.origin());
     for (position, submission) in submissions.iter().enumerate() {
         let mut checked = submission.clone();
         if position > 0 {
@@ -96,14 +100,22 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
         let write = RecordWrite::new(RecordKind::Calls, record_id(lane.signer, &id), record.clone());
         if asker.app.records.write_records(vec![write]).await? == RecordsWritten::Changed {
             let known = asker.app.records.record(RecordKind::Calls, &record_id(lane.signer, &id)).await?;
-            if known.is_none_or(|known| known.body != record) {
+            if known.is_none_or(|known| !is_same(&known.body, &record)) {
                 return Err(taken());
             }
         }
+        asker.app.calls_kept.note();
     }
     // A task of its own: a caller that hangs up leaves no part behind.
-    let (handle, called) = (asker.app.handle.clone(), id.clone());
-    let handed_over = tokio::spawn(async move { hand_over(&handle, &called, submissions).await });
+    let (asker, called) = (asker.clone(), id.clone());
+    let handed_over = tokio::spawn(async move {
+        let mut stored = Vec::new();
+        let ended = hand_over(&asker.app.handle, &called, submissions, &mut stored).await;
+        if !stored.is_empty() {
+            asker.wrote("wallet_sendCalls", stored, None);
+        }
+        ended
+    });
     let stopped = |_| Err(in_part(&id, "the server stops"));
     handed_over.await.unwrap_or_else(stopped)?;
     Ok(json!({ "id": id }))
@@ -117,8 +129,8 @@ fn read(asker: &Asker, mut fields: Map<String, Value>) -> Result<Together, RpcEr
         None => return Err(bad("from is missing: it says which account sends")),
     };
     // Whoever may not use an account does not hear whether it is here.
-    asker.caller.may(Role::Submitter, signer)?;
     let lane = LaneId { chain: asker.chain, signer };
+    asker.caller.may(Role::Submitter, lane)?;
     if !asker.app.handle.parts().signers.contains_key(&lane) {
         let text = format!("{signer} is not a signer of chain {} here", asker.chain);
         return Err(RpcError::coded(super::error::UNAUTHORIZED, text, "unknown_signer"));
@@ -162,6 +174,11 @@ fn read(asker: &Asker, mut fields: Map<String, Value>) -> Result<Together, RpcEr
     Ok(Together { lane, id, payloads })
 }
 
+/// Two records of the same calls, whoever handed them over, and whenever.
+fn is_same(one: &Value, other: &Value) -> bool {
+    ["from", "chainId", "calls", "content"].iter().all(|name| one.get(name) == other.get(name))
+}
+
 /// Ids belong to the account: those of others do not matter.
 fn record_id(signer: Account, id: &str) -> String {
     format!("{:#x}/{id}", signer.0)
@@ -203,7 +220,7 @@ fn payloads(calls: Option<Value>) -> Result<Vec<Payload>, RpcError> {
     calls.into_iter().enumerate().map(read).collect()
 }
 
-fn key(id: &str, position: usize) -> Result<RequestId, RpcError> {
+pub(super) fn key(id: &str, position: usize) -> Result<RequestId, RpcError> {
     RequestId::parse(&format!("calls:{id}:{position}"))
         .map_err(|error| bad(format!("the id cannot be used: {error}")))
 }
@@ -212,21 +229,40 @@ fn follows(tx: TxId) -> After {
     After { tx, state: AfterState::Mined, on_failure: OnFailure::Cancel }
 }
 
-fn submissions(lane: LaneId, keys: Vec<RequestId>, payloads: Vec<Payload>) -> Vec<Submission> {
-    let one = |(key, payload)| {
-        let options = Options::default();
-        Submission { lane, request_id: Some(key), payload, options, at_once: None }
+fn submissions(
+    lane: LaneId,
+    keys: Vec<RequestId>,
+    payloads: Vec<Payload>,
+    origin: &Arc<Origin>,
+) -> Vec<Submission> {
+    let one = |(key, payload)| Submission {
+        lane,
+        request_id: Some(key),
+        payload,
+        options: Options::default(),
+        at_once: None,
+        origin: Some(origin.clone()),
     };
     keys.into_iter().zip(payloads).map(one).collect()
 }
 
-/// An error that is not about the first call says that a part was stored.
-async fn hand_over(handle: &Handle, id: &str, submissions: Vec<Submission>) -> Result<(), RpcError> {
+/// An error that is not about the first call says that a part was stored. `stored`: the transactions that are new.
+async fn hand_over(
+    handle: &Handle,
+    id: &str,
+    submissions: Vec<Submission>,
+    stored: &mut Vec<TxId>,
+) -> Result<(), RpcError> {
     let mut before: Option<TxId> = None;
     for mut submission in submissions {
         submission.options.after = before.map(follows);
         let why = match handle.submit(submission).await {
-            Ok(Admission::New(tx) | Admission::Replay(tx)) => {
+            Ok(Admission::New(tx)) => {
+                stored.push(tx.id);
+                before = Some(tx.id);
+                continue;
+            }
+            Ok(Admission::Replay(tx)) => {
                 before = Some(tx.id);
                 continue;
             }
@@ -270,7 +306,7 @@ async fn all_there(asker: &Asker, signer: Account, keys: &[RequestId]) -> Result
 /// The calls with this id, of an account that the caller sees.
 async fn find(asker: &Asker, id: &str) -> Result<Option<(Account, Value)>, RpcError> {
     let lanes = asker.app.handle.parts().signers.keys();
-    let seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees(lane.signer));
+    let seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees_lane(**lane));
     let mut found = None;
     for LaneId { signer, .. } in seen {
         let record = asker.app.records.record(RecordKind::Calls, &record_id(*signer, id)).await?;
@@ -335,30 +371,34 @@ fn status_of(states: &[Option<TxState>], receipts: &[Value]) -> u16 {
 }
 
 /// As much of a receipt as EIP-5792 names.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Named {
+    logs: Value,
+    status: Value,
+    block_hash: Value,
+    block_number: Value,
+    gas_used: Value,
+    transaction_hash: Value,
+}
+
 async fn receipt(asker: &Asker, record: &TxRecord) -> Result<Option<Value>, RpcError> {
     let Some(receipt) = &record.tx.status.receipt else { return Ok(None) };
     // The winner is its own no-op: of the call nothing landed.
     if record.attempts.iter().any(|attempt| attempt.hash == receipt.hash && attempt.no_op) {
         return Ok(None);
     }
-    let whole = pass::read(asker, "eth_getTransactionReceipt", &json!([receipt.hash])).await?;
-    Ok((!whole.is_null()).then(|| {
-        json!({
-            "logs": whole["logs"],
-            "status": whole["status"],
-            "blockHash": whole["blockHash"],
-            "blockNumber": whole["blockNumber"],
-            "gasUsed": whole["gasUsed"],
-            "transactionHash": whole["transactionHash"],
-        })
-    }))
+    let method = "eth_getTransactionReceipt";
+    let (text, _room) = pass::held(asker, method, &json!([receipt.hash])).await?;
+    let whole: Option<Named> = pass::parsed(method, &text)?;
+    Ok(whole.map(|whole| json!(whole)))
 }
 
 pub(super) fn capabilities(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let mut params = Params::of(params)?;
     let account = params.account()?;
     let lane = LaneId { chain: asker.chain, signer: account };
-    if !asker.app.handle.parts().signers.contains_key(&lane) || !asker.caller.sees(account) {
+    if !asker.app.handle.parts().signers.contains_key(&lane) || !asker.caller.sees_lane(lane) {
         let text = format!("{account} is not an account that this caller has here");
         return Err(RpcError::coded(super::error::UNAUTHORIZED, text, "unknown_signer"));
     }

@@ -43,7 +43,7 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
         "eth_blockNumber" => look::block_number(asker).await?,
         "eth_getBlockByNumber" => return look::block_by_number(asker, params).await,
         "eth_getTransactionCount" => look::count(asker, params).await?,
-        "eth_getTransactionReceipt" => look::receipt(asker, params).await?,
+        "eth_getTransactionReceipt" => return look::receipt(asker, params).await,
         "eth_getTransactionByHash" => look::transaction(asker, params).await?,
         "eth_subscribe" | "eth_unsubscribe" => {
             let text = "subscriptions need a WebSocket, and there a message of their own, not a batch; elsewhere ask for eth_blockNumber or eth_getLogs";
@@ -55,7 +55,7 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
         "landfall_getJournal" => own::journal(asker, params).await?,
         "landfall_cancel" => own::cancel(asker, params).await?,
         "landfall_speedUp" => own::speed_up(asker, params).await?,
-        method if pass::is_passed(method) => return pass::on(asker, method, &params).await,
+        method if pass::may(asker, method) => return pass::on(asker, method, &params).await,
         method => return Err(pass::refused(method)),
     };
     Ok(value.to_string())
@@ -65,9 +65,5 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
 fn accounts(asker: &Asker) -> Value {
     let signers = asker.app.handle.parts().signers.keys();
     let of_chain = signers.filter(|LaneId { chain, .. }| *chain == asker.chain);
-    of_chain
-        .map(|lane| lane.signer)
-        .filter(|signer| asker.caller.sees(*signer))
-        .map(|signer| json!(signer.0))
-        .collect()
+    of_chain.filter(|lane| asker.caller.sees_lane(**lane)).map(|lane| json!(lane.signer.0)).collect()
 }

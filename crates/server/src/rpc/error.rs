@@ -40,6 +40,13 @@ impl RpcError {
         Self { code, message: message.into(), data: Some(json!({ "code": own })) }
     }
 
+    /// Says one thing more in its data.
+    pub(crate) fn with(&mut self, name: &str, value: &str) {
+        if let Some(Value::Object(data)) = &mut self.data {
+            data.insert(name.to_owned(), value.into());
+        }
+    }
+
     pub(crate) fn body(&self) -> Value {
         let mut body = json!({ "code": self.code, "message": self.message });
         if let Some(data) = &self.data {
@@ -98,6 +105,12 @@ impl From<AskError> for RpcError {
         match error {
             // As the node said it.
             AskError::Node { code, message, data } => Self { code, message, data },
+            AskError::Busy(text) => {
+                let mut error = Self::coded(LIMIT, text, "busy");
+                error.with("setting", "rpc.max_at_once");
+                error
+            }
+            AskError::NoRoom(no_room) => super::room::no_room(&no_room),
             AskError::NoAnswer(error) => Self::coded(UNAVAILABLE, error.to_string(), "chain_unavailable"),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kept (a record) ─► its turn? ─► sent ─► in a block ─► final: forgotten
-//!                      │ no: a lower nonce is missing; held back until it comes, for an hour at most
+//!                      │ no: a lower nonce is missing; held back until it comes, for an hour at most, if its sender can pay
 //!                      └─ again and again, as long as it is not in a block
 //! ```
 //!
@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use alloy_primitives::{Bytes, hex};
 use landfall_core::attempt::Sealed;
-use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{Chain, SignedTx};
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::Error;
@@ -28,14 +27,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::error::{INVALID_INPUT, LIMIT, RpcError};
-use super::params::quantity;
+use super::error::{INVALID_INPUT, RpcError, UNAVAILABLE};
+use super::first_send::{can_pay, count, gap, pending, verdict};
+use super::quota::{self, Claim, RawQuota};
 use super::{Asker, look};
 
-/// As many are kept at once.
-const MOST: usize = 10_000;
-/// And as many of one account.
-const MOST_OF_ONE: usize = 64;
 /// One above a gap is held back for so long.
 const HELD_LIMIT: Duration = Duration::from_secs(3_600);
 /// A nonce may be this far above the account's count.
@@ -46,6 +42,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: Duration = Duration::from_secs(20);
 /// How often what other nodes keep is read.
 const READ_EVERY: Duration = Duration::from_secs(60);
+/// How long a caller waits for the first of that after a start.
+const FIRST_READ: Duration = Duration::from_secs(4);
 /// As many are sent at once.
 const AT_ONCE: usize = 100;
 const PAGE: u32 = 500;
@@ -53,6 +51,8 @@ const PAGE: u32 = 500;
 /// One that is kept.
 #[derive(Debug, Clone)]
 struct Kept {
+    /// The API key of whoever gave it.
+    key: Option<Arc<str>>,
     from: Account,
     slot: Slot,
     raw: Bytes,
@@ -65,7 +65,7 @@ struct Kept {
 
 /// What a first send is told; nothing before that.
 type Verdict = Option<Result<(), RpcError>>;
-type Sending = BTreeMap<(ChainId, TxHash), watch::Receiver<Verdict>>;
+type Sending = BTreeMap<(ChainId, TxHash), (watch::Receiver<Verdict>, Claim)>;
 
 type All = BTreeMap<(ChainId, TxHash), Kept>;
 
@@ -75,6 +75,17 @@ pub(crate) struct Keeper {
     all: Mutex<All>,
     /// Those whose first send has no verdict yet.
     sending: Mutex<Sending>,
+    /// The accounts' counts, asked once at each head.
+    counted: Mutex<BTreeMap<ChainId, Counted>>,
+    quota: RawQuota,
+    /// The stored records were read: before that nobody knows what a key has kept.
+    is_read: watch::Sender<bool>,
+}
+
+/// Accounts' counts at a head.
+struct Counted {
+    head: BlockRef,
+    counts: BTreeMap<Account, Slot>,
 }
 
 fn id_of(chain: ChainId, hash: TxHash) -> String {
@@ -82,8 +93,9 @@ fn id_of(chain: ChainId, hash: TxHash) -> String {
 }
 
 impl Keeper {
-    pub(crate) fn new(handle: Handle, records: Arc<dyn Records>) -> Self {
-        Self { handle, records, all: Mutex::default(), sending: Mutex::default() }
+    pub(crate) fn new(handle: Handle, records: Arc<dyn Records>, quota: RawQuota) -> Self {
+        let (all, sending, counted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { handle, records, all, sending, counted, quota, is_read: watch::channel(false).0 }
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
@@ -102,7 +114,13 @@ impl Keeper {
     /// Keeps it and sends it; an error means that it is not kept. The same bytes again wait for the same verdict.
     pub(super) async fn send(asker: &Asker, signed: SignedTx, sealed: Sealed) -> Result<(), RpcError> {
         let (keeper, key) = (asker.app.keeper.clone(), (asker.chain, sealed.hash));
-        let mut verdict = keeper.verdict_of(asker, key, signed, sealed);
+        let mut read = keeper.is_read.subscribe();
+        if tokio::time::timeout(FIRST_READ, read.wait_for(|is_read| *is_read)).await.is_err() {
+            let text =
+                "what is kept already has not been read yet since the start; nothing was kept: send it again";
+            return Err(RpcError::coded(UNAVAILABLE, text, "store_unavailable"));
+        }
+        let mut verdict = keeper.verdict_of(asker, key, signed, sealed)?;
         match verdict.wait_for(Option::is_some).await.ok().and_then(|said| said.clone()) {
             Some(verdict) => verdict,
             None => {
@@ -118,13 +136,16 @@ impl Keeper {
         key: (ChainId, TxHash),
         signed: SignedTx,
         sealed: Sealed,
-    ) -> watch::Receiver<Verdict> {
+    ) -> Result<watch::Receiver<Verdict>, RpcError> {
         let mut sending = self.sending();
-        if let Some(verdict) = sending.get(&key) {
-            return verdict.clone();
+        if let Some((verdict, _)) = sending.get(&key) {
+            return Ok(verdict.clone());
         }
+        let bytes = sealed.raw.len();
+        let claim = Claim { key: asker.caller.key.clone(), chain: asker.chain, from: signed.from, bytes };
+        self.check(&sending, key, &claim)?;
         let (told, verdict) = watch::channel(None);
-        sending.insert(key, verdict.clone());
+        sending.insert(key, (verdict.clone(), claim));
         drop(sending);
         let (keeper, asker) = (self.clone(), asker.clone());
         // A task of its own: others may wait for it when its caller hangs up.
@@ -134,7 +155,20 @@ impl Keeper {
             let said = keeper.send_first(&asker, &signed, sealed).await;
             told.send_replace(Some(said));
         });
-        verdict
+        Ok(verdict)
+    }
+
+    /// Whether there is room for one more, beside those that are kept and those that are about to be.
+    fn check(&self, sending: &Sending, key: (ChainId, TxHash), claim: &Claim) -> Result<(), RpcError> {
+        let all = self.all();
+        if all.contains_key(&key) {
+            return Ok(());
+        }
+        let kept =
+            all.iter().map(|((chain, _), kept)| (kept.key.as_deref(), *chain, kept.from, kept.raw.len()));
+        let begun = sending.iter().filter(|(key, _)| !all.contains_key(key));
+        let begun = begun.map(|(_, (_, claim))| (claim.key.as_deref(), claim.chain, claim.from, claim.bytes));
+        quota::check(self.quota, kept.chain(begun), claim)
     }
 
     async fn send_first(&self, asker: &Asker, signed: &SignedTx, sealed: Sealed) -> Result<(), RpcError> {
@@ -142,19 +176,8 @@ impl Keeper {
         if self.all().contains_key(&(chain, hash)) {
             return Ok(());
         }
-        if self.all().len() >= MOST {
-            let text =
-                format!("{MOST} signed transactions are being kept already; ask again when some have landed");
-            return Err(RpcError::coded(LIMIT, text, "rate_limited"));
-        }
-        if self.slots_of(chain, signed.from).len() >= MOST_OF_ONE {
-            let text = format!(
-                "{MOST_OF_ONE} signed transactions of {} are being kept already; ask again when some have landed",
-                signed.from
-            );
-            return Err(RpcError::coded(LIMIT, text, "rate_limited"));
-        }
-        let (count, pending) = self.counts(asker, signed.from).await?;
+        let view = look::head(asker).await?;
+        let count = count(asker, &view, signed.from).await?;
         if signed.slot < count {
             return match asker.adapter.receipts(&[hash]).await {
                 Ok(found) if !found.is_empty() => Ok(()),
@@ -171,11 +194,23 @@ impl Keeper {
             );
             return Err(RpcError::coded(INVALID_INPUT, text, "nonce_too_high"));
         }
-        let body = json!({ "raw": sealed.raw, "from": signed.from.0, "nonce": signed.slot });
+        let is_held = |kept: Vec<Slot>| signed.slot > gap(count, kept);
+        let mut may_be_pooled = false;
+        if is_held(self.slots_of(chain, signed.from)) {
+            // Those before it may have been sent elsewhere.
+            may_be_pooled = signed.slot <= pending(asker, signed.from).await.unwrap_or(count);
+            if !may_be_pooled {
+                can_pay(asker, &view, signed).await?;
+            }
+        }
+        let body = json!({
+            "raw": sealed.raw, "from": signed.from.0, "nonce": signed.slot, "key": asker.caller.key,
+        });
         let write = RecordWrite::new(RecordKind::RawTx, id_of(chain, hash), body);
         // Another node may keep it already: that is as good.
         let (RecordsWritten::Yes | RecordsWritten::Changed) = self.records.write_records(vec![write]).await?;
         let kept = Kept {
+            key: asker.caller.key.clone(),
             from: signed.from,
             slot: signed.slot,
             raw: sealed.raw.clone(),
@@ -184,7 +219,7 @@ impl Keeper {
             held_since: None,
         };
         self.all().insert((chain, hash), kept);
-        if signed.slot > pending && signed.slot > gap(count, self.slots_of(chain, signed.from)) {
+        if !may_be_pooled && is_held(self.slots_of(chain, signed.from)) {
             tracing::debug!(%chain, %hash, "a lower nonce is missing; it is held back");
             return Ok(());
         }
@@ -197,15 +232,6 @@ impl Keeper {
             }
             None => Ok(()),
         }
-    }
-
-    /// The account's count at the head, and with what its node's pool holds.
-    async fn counts(&self, asker: &Asker, account: Account) -> Result<(Slot, Slot), RpcError> {
-        let view = look::head(asker).await?;
-        let count = look::counted(asker, &view, account).await?;
-        let asked = asker.adapter.ask("eth_getTransactionCount", &json!([account.0, "pending"])).await.ok();
-        let pending = asked.and_then(|text| quantity(text.trim_matches('"'))).map_or(count, Slot);
-        Ok((count, pending.max(count)))
     }
 
     /// The nonces of an account that are kept here, one for each transaction.
@@ -245,7 +271,10 @@ impl Keeper {
         loop {
             if read_at.is_none_or(|at| at.elapsed() >= READ_EVERY) {
                 match self.read().await {
-                    Ok(()) => read_at = Some(Instant::now()),
+                    Ok(()) => {
+                        read_at = Some(Instant::now());
+                        self.is_read.send_replace(true);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "the signed transactions that are kept could not be read")
                     }
@@ -288,15 +317,19 @@ impl Keeper {
             .filter(|((of, _), _)| *of == chain)
             .map(|((_, hash), kept)| (*hash, kept.clone()))
             .collect();
-        let accounts: Vec<Account> =
-            mine.values().map(|kept| kept.from).collect::<BTreeSet<_>>().into_iter().collect();
+        let accounts: BTreeSet<Account> = mine.values().map(|kept| kept.from).collect();
         // A node that does not answer is asked again.
-        let Ok(counts) = parts.chain.counts(&accounts, &view.head.at).await else { return };
-        let counts: BTreeMap<Account, Slot> = accounts.into_iter().zip(counts).collect();
+        let Some((counts, is_new)) =
+            self.counts_at(chain, parts.chain.as_ref(), view.head.at, accounts).await
+        else {
+            return;
+        };
         let (passed, open): (Vec<_>, Vec<_>) = mine
             .into_iter()
             .partition(|(_, kept)| counts.get(&kept.from).is_some_and(|count| kept.slot < *count));
-        self.settle(chain, parts.chain.as_ref(), &view, parts.settings.finality, passed).await;
+        if is_new {
+            self.settle(chain, parts.chain.as_ref(), &view, parts.settings.finality, passed).await;
+        }
         let mut slots: BTreeMap<Account, Vec<Slot>> = BTreeMap::new();
         for (_, kept) in &open {
             slots.entry(kept.from).or_default().push(kept.slot);
@@ -326,6 +359,34 @@ impl Keeper {
         }
     }
 
+    /// Counts of these accounts at this head, and whether any of them was asked for now: not where a look before
+    /// this one did.
+    async fn counts_at(
+        &self,
+        chain: ChainId,
+        adapter: &dyn Chain,
+        head: BlockRef,
+        accounts: BTreeSet<Account>,
+    ) -> Option<(BTreeMap<Account, Slot>, bool)> {
+        let mut counts = {
+            let mut counted = self.counted();
+            let known = counted.remove(&chain).filter(|known| known.head == head);
+            known.map(|known| known.counts).unwrap_or_default()
+        };
+        let missing: Vec<Account> =
+            accounts.iter().copied().filter(|account| !counts.contains_key(account)).collect();
+        let asked = adapter.counts(&missing, &head).await.ok()?;
+        let is_new = !missing.is_empty();
+        counts.extend(missing.into_iter().zip(asked));
+        counts.retain(|account, _| accounts.contains(account));
+        self.counted().insert(chain, Counted { head, counts: counts.clone() });
+        Some((counts, is_new))
+    }
+
+    fn counted(&self) -> MutexGuard<'_, BTreeMap<ChainId, Counted>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Those above a gap: held back, and in the end forgotten. They were never sent from here.
     async fn hold(&self, chain: ChainId, held: Vec<(TxHash, Kept)>) {
         for (hash, kept) in held {
@@ -352,7 +413,11 @@ impl Keeper {
             return;
         }
         let hashes: Vec<TxHash> = passed.iter().map(|(hash, _)| *hash).collect();
-        let Ok(receipts) = adapter.receipts(&hashes).await else { return };
+        let Ok(receipts) = adapter.receipts(&hashes).await else {
+            // Looked at again at once, and not at the next block.
+            self.counted().remove(&chain);
+            return;
+        };
         let receipts: BTreeMap<TxHash, BlockRef> =
             receipts.into_iter().map(|receipt| (receipt.hash, receipt.block)).collect();
         for (hash, kept) in passed {
@@ -391,20 +456,11 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// The lowest nonce from an account's count up that is not among these.
-fn gap(count: Slot, slots: Vec<Slot>) -> Slot {
-    let slots: BTreeSet<Slot> = slots.into_iter().collect();
-    let mut next = count;
-    while slots.contains(&next) {
-        next = Slot(next.0 + 1);
-    }
-    next
-}
-
 fn read(record: &Record) -> Option<((ChainId, TxHash), Kept)> {
     let (chain, hash) = record.id.split_once('/')?;
     let text = |name: &str| record.body.get(name).and_then(Value::as_str);
     let kept = Kept {
+        key: text("key").map(Arc::from),
         from: Account(text("from")?.parse().ok()?),
         slot: Slot(record.body.get("nonce")?.as_u64()?),
         raw: hex::decode(text("raw")?).ok()?.into(),
@@ -413,29 +469,4 @@ fn read(record: &Record) -> Option<((ChainId, TxHash), Kept)> {
         held_since: None,
     };
     Some(((ChainId(chain.parse().ok()?), TxHash(hash.parse().ok()?)), kept))
-}
-
-/// What a node's answer to the first send means for the caller: an error, or none where the bytes are kept and sent again.
-fn verdict(report: SendReport) -> Option<RpcError> {
-    match report.outcome {
-        SendOutcome::Accepted
-        | SendOutcome::AlreadyKnown
-        | SendOutcome::NonceTooHigh
-        | SendOutcome::AccountLimit
-        | SendOutcome::PoolFull
-        | SendOutcome::Endpoint
-        | SendOutcome::Unknown => None,
-        SendOutcome::NonceTooLow
-        | SendOutcome::ReplacementUnderpriced
-        | SendOutcome::Underpriced
-        | SendOutcome::FeeBelowBase
-        | SendOutcome::InsufficientFunds
-        | SendOutcome::Invalid
-        | SendOutcome::Reverted
-        | SendOutcome::NodePolicy
-        | SendOutcome::NeverIncludable => {
-            let text = report.text.unwrap_or_else(|| report.outcome.name().to_owned());
-            Some(RpcError::coded(report.code.unwrap_or(INVALID_INPUT), text, report.outcome.name()))
-        }
-    }
 }

@@ -9,9 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy_primitives::{B256, U256};
 use landfall_core::ports::store::{TxQuery, TxRecord};
 use landfall_core::view::{ChainView, Receipt};
 use landfall_core::{Account, CallerNonce, LaneId, Slot, TxHash};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -63,7 +65,7 @@ pub(super) async fn count(asker: &Asker, params: Value) -> Result<Value, RpcErro
     let account = read.account()?;
     let at = read.next().unwrap_or_else(|| json!("latest"));
     let lane = LaneId { chain: asker.chain, signer: account };
-    let managed = asker.app.handle.parts().signers.contains_key(&lane) && asker.caller.sees(account);
+    let managed = asker.app.handle.parts().signers.contains_key(&lane) && asker.caller.sees_lane(lane);
     match (at.as_str(), managed) {
         (Some("latest"), false) => Ok(hex(counted(asker, &*head(asker).await?, account).await?.0)),
         (Some("latest"), true) => Ok(hex(latest(asker, lane).await?.0)),
@@ -112,16 +114,26 @@ async fn first_free<E, Fut: Future<Output = Result<Vec<CallerNonce>, E>>>(
     Ok(None)
 }
 
-pub(super) async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
-    if let Some(known) = head.accounts.get(&account).filter(|known| known.at == head.head.at) {
-        return Ok(known.count);
+async fn counted(asker: &Asker, head: &ChainView, account: Account) -> Result<Slot, RpcError> {
+    if let Some(count) = known(head, account) {
+        return Ok(count);
     }
-    if let Ok(counts) = asker.adapter.counts(&[account], &head.head.at).await
-        && let [count] = counts.as_slice()
+    let at_head = json!([account.0, { "blockHash": head.head.at.hash }]);
+    if let Ok(count) = pass::read(asker, "eth_getTransactionCount", &at_head).await
+        && let Some(count) = count.as_str().and_then(quantity)
     {
-        return Ok(*count);
+        return Ok(Slot(count));
     }
-    // A node that keeps no older state says what it has now. Nothing of ours is under way for this account.
+    counted_now(asker, account).await
+}
+
+/// The count that the engine knows at this head.
+pub(super) fn known(head: &ChainView, account: Account) -> Option<Slot> {
+    head.accounts.get(&account).filter(|known| known.at == head.head.at).map(|known| known.count)
+}
+
+/// A node that keeps no older state says what it has now. Nothing of ours is under way for this account.
+pub(super) async fn counted_now(asker: &Asker, account: Account) -> Result<Slot, RpcError> {
     let latest = pass::read(asker, "eth_getTransactionCount", &json!([account.0, "latest"])).await?;
     latest.as_str().and_then(quantity).map(Slot).ok_or_else(|| {
         RpcError::coded(UNAVAILABLE, format!("a node answered {latest} as a count"), "chain_unavailable")
@@ -143,7 +155,31 @@ async fn latest(asker: &Asker, lane: LaneId) -> Result<Slot, RpcError> {
 struct Ours {
     record: TxRecord,
     /// Of the attempt that won, if it is in a block that is shown.
-    receipt: Option<Receipt>,
+    landed: Option<Landed>,
+}
+
+/// Where an attempt landed, and at which price.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Landed {
+    #[serde(rename = "transactionHash")]
+    hash: TxHash,
+    block_hash: B256,
+    block_number: U256,
+    transaction_index: U256,
+    effective_gas_price: Option<U256>,
+}
+
+impl From<&Receipt> for Landed {
+    fn from(receipt: &Receipt) -> Self {
+        Self {
+            hash: receipt.hash,
+            block_hash: receipt.block.hash,
+            block_number: U256::from(receipt.block.number),
+            transaction_index: U256::from(receipt.index),
+            effective_gas_price: Some(U256::from(receipt.gas_price.0)),
+        }
+    }
 }
 
 /// The record behind a hash, if the caller may know of it.
@@ -151,7 +187,7 @@ pub(super) async fn record(asker: &Asker, hash: TxHash) -> Result<Option<TxRecor
     let store = asker.app.handle.store();
     let query = TxQuery { hash: Some(hash), chain: Some(asker.chain), limit: 1, ..TxQuery::default() };
     let found = store.txs(&query).await?.into_iter().next();
-    match found.filter(|tx| asker.caller.sees(tx.lane.signer)) {
+    match found.filter(|tx| asker.caller.sees_lane(tx.lane)) {
         Some(tx) => Ok(store.tx(tx.id).await?),
         None => Ok(None),
     }
@@ -160,35 +196,53 @@ pub(super) async fn record(asker: &Asker, hash: TxHash) -> Result<Option<TxRecor
 /// The hash that won for one whose caller was told another, and whose history was removed since.
 async fn stayed(asker: &Asker, hash: TxHash) -> Result<Option<TxHash>, RpcError> {
     let kept = asker.app.handle.store().kept_by_first_hash(asker.chain, hash).await?;
-    Ok(kept.filter(|kept| asker.caller.sees(kept.lane.signer)).and_then(|kept| kept.hash))
+    Ok(kept.filter(|kept| asker.caller.sees_lane(kept.lane)).and_then(|kept| kept.hash))
 }
 
 async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
     let Some(record) = record(asker, hash).await? else { return Ok(None) };
     let head = head(asker).await?;
-    let shown = |receipt: &Receipt| receipt.block.number <= head.head.at.number;
-    let mut receipt = record.tx.status.receipt.clone().filter(shown);
-    let is_open = receipt.is_none() && !record.tx.status.state.is_terminal();
+    let shown = |landed: &Landed| landed.block_number <= U256::from(head.head.at.number);
+    let mut landed = record.tx.status.receipt.as_ref().map(Landed::from).filter(shown);
+    let is_open = landed.is_none() && !record.tx.status.state.is_terminal();
     if is_open && !asker.app.handle.runs(record.tx.lane) {
         // Another node stores its receipts when it sees them; what is shown here has its own head.
-        let hashes: Vec<TxHash> = record.attempts.iter().map(|attempt| attempt.hash).collect();
-        receipt = asker.adapter.receipts(&hashes).await.ok().and_then(|found| found.into_iter().find(shown));
+        for attempt in record.attempts.iter().rev() {
+            let Ok((text, _room)) = pass::held(asker, RECEIPT, &json!([attempt.hash])).await else {
+                continue;
+            };
+            landed = serde_json::from_str::<Option<Landed>>(&text).ok().flatten().filter(shown);
+            if landed.is_some() {
+                break;
+            }
+        }
     }
-    Ok(Some(Ours { record, receipt }))
+    Ok(Some(Ours { record, landed }))
 }
 
-pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<Value, RpcError> {
+const RECEIPT: &str = "eth_getTransactionReceipt";
+
+/// As much of an answer as says in which block something is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InBlock {
+    block_number: Option<U256>,
+}
+
+pub(super) async fn receipt(asker: &Asker, params: Value) -> Result<String, RpcError> {
     let hash = Params::of(params)?.hash()?;
     let winner = match ours(asker, hash).await? {
         None => stayed(asker, hash).await?.unwrap_or(hash),
-        Some(Ours { receipt: Some(receipt), .. }) => receipt.hash,
-        Some(Ours { receipt: None, record }) => match record.carried_out_by() {
+        Some(Ours { landed: Some(landed), .. }) => landed.hash,
+        Some(Ours { landed: None, record }) => match record.carried_out_by() {
             Some(hash) => hash,
-            None => return Ok(Value::Null),
+            None => return Ok("null".to_owned()),
         },
     };
-    let receipt = pass::read(asker, "eth_getTransactionReceipt", &json!([winner])).await?;
-    Ok(if is_ahead(asker, &receipt) { Value::Null } else { receipt })
+    let receipt = pass::on(asker, RECEIPT, &json!([winner])).await?;
+    let read: Option<InBlock> = pass::parsed(RECEIPT, &receipt)?;
+    let is_ahead = is_ahead(asker, read.and_then(|read| read.block_number));
+    Ok(if is_ahead { "null".to_owned() } else { receipt })
 }
 
 pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, RpcError> {
@@ -196,23 +250,22 @@ pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, R
     let Some(ours) = ours(asker, hash).await? else {
         return foreign(asker, stayed(asker, hash).await?.unwrap_or(hash)).await;
     };
-    let Ours { record, receipt } = ours;
+    let Ours { record, landed } = ours;
     if record.tx.status.state.is_terminal() && record.tx.status.won.is_none() {
         // It ended and nothing of it has landed: as nodes show what they dropped.
         return Ok(Value::Null);
     }
-    let won = receipt.as_ref().map_or(hash, |receipt| receipt.hash);
-    if let Some(receipt) = receipt {
-        let shown = pass::read(asker, "eth_getTransactionByHash", &json!([won])).await?;
+    if let Some(landed) = landed {
+        let shown = pass::read(asker, "eth_getTransactionByHash", &json!([landed.hash])).await?;
         if !shown.is_null() {
             return Ok(shown);
         }
         // An endpoint that is behind does not know it.
-        if let Some(mut shown) = signed(asker, &record, won) {
-            shown["blockHash"] = json!(receipt.block.hash);
-            shown["blockNumber"] = hex(receipt.block.number);
-            shown["transactionIndex"] = hex(receipt.index);
-            shown["gasPrice"] = json!(format!("{:#x}", receipt.gas_price.0));
+        if let Some(mut shown) = signed(asker, &record, landed.hash) {
+            shown["blockHash"] = json!(landed.block_hash);
+            shown["blockNumber"] = json!(landed.block_number);
+            shown["transactionIndex"] = json!(landed.transaction_index);
+            shown["gasPrice"] = json!(landed.effective_gas_price);
             return Ok(shown);
         }
         return Ok(Value::Null);
@@ -238,7 +291,8 @@ async fn foreign(asker: &Asker, hash: TxHash) -> Result<Value, RpcError> {
         let read = kept.and_then(|raw| asker.adapter.codec().read(&raw).ok());
         return Ok(read.map(|read| read.shown).unwrap_or_default());
     }
-    if is_ahead(asker, &shown) {
+    let block = shown["blockNumber"].as_str().and_then(|number| number.parse().ok());
+    if is_ahead(asker, block) {
         for name in ["blockHash", "blockNumber", "transactionIndex"] {
             shown[name] = Value::Null;
         }
@@ -247,10 +301,9 @@ async fn foreign(asker: &Asker, hash: TxHash) -> Result<Value, RpcError> {
 }
 
 /// It is in a block above the head that is shown.
-fn is_ahead(asker: &Asker, shown: &Value) -> bool {
-    let block = shown["blockNumber"].as_str().and_then(quantity);
+fn is_ahead(asker: &Asker, block: Option<U256>) -> bool {
     let head = asker.app.handle.shown(asker.chain).map(|view| view.head.at.number);
-    block.zip(head).is_some_and(|(block, head)| block > head)
+    block.zip(head).is_some_and(|(block, head)| block > U256::from(head))
 }
 
 #[cfg(test)]

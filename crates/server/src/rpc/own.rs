@@ -24,7 +24,7 @@ async fn find(asker: &Asker, params: &mut Params) -> Result<TxRecord, RpcError> 
         (None, Err(_)) => None,
     };
     let seen =
-        |record: &TxRecord| record.tx.lane.chain == asker.chain && asker.caller.sees(record.tx.lane.signer);
+        |record: &TxRecord| record.tx.lane.chain == asker.chain && asker.caller.sees_lane(record.tx.lane);
     found.filter(seen).ok_or_else(missing)
 }
 
@@ -41,8 +41,9 @@ pub(super) async fn journal(asker: &Asker, params: Value) -> Result<Value, RpcEr
 
 pub(super) async fn cancel(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let tx = find(asker, &mut Params::of(params)?).await?.tx;
-    asker.caller.may(Role::Submitter, tx.lane.signer)?;
-    let command = asker.app.handle.cancel(&tx, asker.key.as_ref()).await?;
+    asker.caller.may(Role::Submitter, tx.lane)?;
+    let command = asker.app.handle.cancel(&tx, &asker.wish()).await?;
+    asker.wrote("landfall_cancel", Vec::new(), Some(json!({ "txId": tx.id })));
     Ok(json!({ "commandId": command, "txId": tx.id }))
 }
 
@@ -50,8 +51,9 @@ pub(super) async fn cancel(asker: &Asker, params: Value) -> Result<Value, RpcErr
 pub(super) async fn speed_up(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let mut params = Params::of(params)?;
     let record = find(asker, &mut params).await?;
-    asker.caller.may(Role::Submitter, record.tx.lane.signer)?;
+    asker.caller.may(Role::Submitter, record.tx.lane)?;
     let (fees, speed) = body::speed_up(params.next().unwrap_or_else(|| json!({})))?;
-    let command = asker.app.handle.speed_up(&record, fees, speed, asker.key.as_ref()).await?;
+    let command = asker.app.handle.speed_up(&record, fees, speed, &asker.wish()).await?;
+    asker.wrote("landfall_speedUp", Vec::new(), Some(json!({ "txId": record.tx.id })));
     Ok(json!({ "commandId": command, "txId": record.tx.id }))
 }

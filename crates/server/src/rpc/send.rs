@@ -51,7 +51,7 @@ pub(super) fn call_id(asker: &Asker, nonce: CallerNonce) -> CallId {
 
 pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcError> {
     let asked = read(asker, params)?;
-    asker.caller.may(Role::Submitter, asked.lane.signer)?;
+    asker.caller.may(Role::Submitter, asked.lane)?;
     let submission = Submission {
         lane: asked.lane,
         request_id: asker.key.clone(),
@@ -59,6 +59,7 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
         // A caller that waits is told at once that the account cannot pay.
         options: Options { on_insufficient_funds: OnInsufficientFunds::Fail, ..Options::default() },
         at_once: Some(AtOnce { call: asked.nonce.map(|nonce| call_id(asker, nonce)) }),
+        origin: Some(asker.caller.origin()),
     };
     let (first, follower) = match asker.app.underway.enter(&submission) {
         Place::First(first, follower) => (first, follower),
@@ -67,10 +68,15 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
     let (admitted, is_admitted) = oneshot::channel();
     let is_named = asked.nonce.is_some();
     // A task of its own: it goes on when the caller hangs up, and then withdraws what nobody heard of.
-    let handle = asker.app.handle.clone();
+    let (asker, handle) = (asker.clone(), asker.app.handle.clone());
     tokio::spawn(async move {
         let begun = match handle.admit_at_once(submission).await {
-            Ok((admission, listening)) => Ok(begun(admission, listening)),
+            Ok((admission, listening)) => {
+                if let Admission::New(tx) = &admission {
+                    asker.wrote("eth_sendTransaction", vec![tx.id], None);
+                }
+                Ok(begun(admission, listening))
+            }
             Err(error) => Err(RpcError::from(error)),
         };
         // Only a batch needs it: the next call is admitted after this one.
@@ -220,7 +226,7 @@ fn read(asker: &Asker, params: Value) -> Result<Asked, RpcError> {
 /// Who sends where the call does not say: nobody has to guess if there is one account.
 fn sole_account(asker: &Asker) -> Result<Account, RpcError> {
     let lanes = asker.app.handle.parts().signers.keys();
-    let mut seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees(lane.signer));
+    let mut seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees_lane(**lane));
     match (seen.next(), seen.next()) {
         (Some(lane), None) => Ok(lane.signer),
         _ => Err(bad("from is missing: it says which account sends")),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -20,8 +21,9 @@ use tokio::time::Instant;
 use super::error::RpcError;
 use super::subscribe::Subscriptions;
 use super::wire::{self, Call, Incoming};
-use super::{Asker, answer};
-use crate::access::Caller;
+use super::{Answered, Asker, answer};
+use crate::access::{Caller, Place, Quota};
+use crate::doors::{Charge, Line};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -35,6 +37,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const SILENT_LIMIT: Duration = Duration::from_secs(60);
 /// So long may a caller take to read what it is sent.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
+/// The largest message, if bodies may be larger: it is in memory before it can be measured.
+const LARGEST: usize = 2 << 20;
 
 /// The sockets of a server.
 pub(crate) struct Sockets {
@@ -62,6 +66,7 @@ pub(crate) async fn upgrade(
     State(app): State<App>,
     Path(chain): Path<String>,
     caller: Caller,
+    line: Option<Extension<Arc<Line>>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -70,16 +75,27 @@ pub(crate) async fn upgrade(
         let detail = "send a JSON-RPC message by POST, or open a WebSocket here";
         Problem::new(Code::MethodNotAllowed, detail)
     })?;
+    let of_key = asker.app.keyring.quotas().take(&asker.caller, Quota::Sockets)?;
     let Ok(place) = asker.app.sockets.free.clone().try_acquire_owned() else {
         let detail = format!("{MOST} WebSockets are open, which is the most; use HTTP, or try again later");
         return Err(Problem::new(Code::TooManySockets, detail));
     };
-    let largest = asker.app.limits.body;
+    let largest = asker.app.limits.body.min(LARGEST);
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest);
-    Ok(upgrade.on_upgrade(move |socket| serve(asker, headers, socket, place)))
+    let line = line.map(|Extension(line)| line);
+    let held = Held { headers, line, _place: place, _share: of_key };
+    Ok(upgrade.on_upgrade(move |socket| serve(asker, held, socket)))
 }
 
-async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _place: OwnedSemaphorePermit) {
+/// The parts of the opening request that a socket keeps.
+struct Held {
+    headers: HeaderMap,
+    line: Option<Arc<Line>>,
+    _place: OwnedSemaphorePermit,
+    _share: Place,
+}
+
+async fn serve(mut asker: Asker, held: Held, mut socket: WebSocket) {
     let mut running = FuturesUnordered::new();
     let mut subscriptions = Subscriptions::new(&asker);
     let mut ping = tokio::time::interval(PING_EVERY);
@@ -88,17 +104,24 @@ async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _pla
     let stopped = sockets.stopped();
     tokio::pin!(stopped);
     loop {
+        // Room for an answer, until it is sent.
+        let mut room = None;
         let said = tokio::select! {
             () = &mut stopped => None,
             Some(answered) = running.next() => {
-                let answered: Option<String> = answered;
-                answered.map_or(Some(Vec::new()), |text| Some(vec![Message::text(text)]))
+                let (answered, _charge): (Option<Answered>, Charge) = answered;
+                let (text, taken) = answered.map(Answered::into_text).unzip();
+                room = taken;
+                Some(text.map(Message::text).into_iter().collect())
             }
             events = subscriptions.next(), if !subscriptions.is_empty() => {
-                Some(events.into_iter().map(Message::text).collect())
+                // A key may have been taken back since the socket was opened.
+                let may_hear = asker.app.keyring.still(&asker.caller).await;
+                may_hear.then(|| events.into_iter().map(Message::text).collect())
             }
             _ = ping.tick() => {
-                (heard.elapsed() < SILENT_LIMIT).then(|| vec![Message::Ping(Default::default())])
+                let stays = heard.elapsed() < SILENT_LIMIT && asker.app.keyring.still(&asker.caller).await;
+                stays.then(|| vec![Message::Ping(Default::default())])
             }
             message = socket.recv(), if running.len() < AT_ONCE => {
                 heard = Instant::now();
@@ -109,13 +132,17 @@ async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _pla
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break,
                 };
                 let Some(bytes) = bytes else { continue };
-                // A key may have been taken back since the socket was opened.
-                match asker.app.keyring.caller(&headers).await {
-                    Ok(Some(caller)) => asker.caller = caller,
+                match asker.app.keyring.caller(&held.headers).await {
+                    Ok(Some(mut caller)) => {
+                        caller.address = asker.caller.address;
+                        asker.caller = caller;
+                    }
                     Ok(None) | Err(_) => break,
                 }
+                let charge = asker.app.doors.charge(held.line.as_ref());
+                let taken = charge.take(bytes.len()).await.map_err(Problem::from);
                 let incoming = wire::decode(&bytes, asker.app.limits.batch);
-                let charged = asker.app.keyring.charge(&asker.caller, 1);
+                let charged = taken.and_then(|()| asker.app.keyring.charge(&asker.caller, 1));
                 match incoming {
                     Incoming::One(Ok(Call { id: None, .. })) if charged.is_err() => Some(Vec::new()),
                     incoming if charged.is_err() => {
@@ -129,8 +156,8 @@ async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _pla
                         Some(text.into_iter().collect())
                     }
                     incoming => {
-                        let asker = asker.clone();
-                        running.push(async move { answer(&asker, incoming).await });
+                        let asker = asker.again();
+                        running.push(async move { (answer(&asker, incoming).await, charge) });
                         Some(Vec::new())
                     }
                 }
@@ -142,6 +169,7 @@ async fn serve(mut asker: Asker, headers: HeaderMap, mut socket: WebSocket, _pla
                 return;
             }
         }
+        drop(room);
     }
     // The other side may have gone already.
     tokio::time::timeout(SEND_LIMIT, socket.send(Message::Close(None))).await.ok();

@@ -106,7 +106,7 @@ impl Subscriptions {
             if self.reading.is_none()
                 && let Some(block) = self.new.front().copied()
             {
-                self.reading = Some(events(self.asker.clone(), self.kinds.clone(), block).boxed());
+                self.reading = Some(events(self.asker.again(), self.kinds.clone(), block).boxed());
             }
             if let Some(reading) = &mut self.reading {
                 let read = reading.await;

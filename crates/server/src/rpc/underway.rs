@@ -122,6 +122,7 @@ mod tests {
             payload: Payload { value: Wei(U256::from(value)), ..Payload::default() },
             options: Options::default(),
             at_once: Some(AtOnce { call }),
+            origin: None,
         }
     }
 

@@ -95,9 +95,50 @@ pub(crate) fn encode(id: &Value, answer: &Result<String, RpcError>) -> String {
     }
 }
 
-/// The answers to a batch.
-pub(crate) fn encode_batch(answers: &[String]) -> String {
-    format!("[{}]", answers.join(","))
+/// The answer to one call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) id: Value,
+    pub(crate) said: Result<String, RpcError>,
+}
+
+/// A result from this length on is not copied.
+const LONG: usize = 64 << 10;
+
+impl Answer {
+    /// Its text, in pieces that follow one another.
+    pub(crate) fn write(self, pieces: &mut Pieces) {
+        let Self { id, said } = self;
+        match said {
+            Ok(result) if result.len() >= LONG => {
+                pieces.add(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":"));
+                pieces.push(result);
+                pieces.add("}".to_owned());
+            }
+            said => pieces.add(encode(&id, &said)),
+        }
+    }
+}
+
+/// A text in pieces: short ones are put together, long ones stay what they are.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces(Vec<String>);
+
+impl Pieces {
+    pub(crate) fn add(&mut self, text: String) {
+        match self.0.last_mut() {
+            Some(last) if last.len() < LONG => last.push_str(&text),
+            Some(_) | None => self.0.push(text),
+        }
+    }
+
+    fn push(&mut self, text: String) {
+        self.0.push(text);
+    }
+
+    pub(crate) fn into_pieces(self) -> Vec<String> {
+        self.0
+    }
 }
 
 #[cfg(test)]

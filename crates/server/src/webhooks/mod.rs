@@ -41,8 +41,9 @@ use landfall_core::JournalSeq;
 pub(crate) use delivery::{Delivery, DeliveryState, OrderOf, row_id, row_prefix};
 pub(crate) use desk::{Desk, Level, MOST_ENDPOINTS};
 pub(crate) use endpoint::{Endpoint, Filter, Keys, Progress, Stored, Switch};
+pub(crate) use reach::host_only;
 pub use secret::InstallationSecret;
-pub(crate) use sender::Message;
+pub(crate) use sender::{Message, without_words};
 
 /// By this a receiver knows an event, however often it comes: `webhook-id`.
 pub(crate) fn message_id(webhook: &str, seq: JournalSeq) -> String {

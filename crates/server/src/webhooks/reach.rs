@@ -32,6 +32,17 @@ enum Place {
     Never,
 }
 
+/// Metadata services that are not in a range of neighbours. Whoever asks them gets the machine's own credentials of its
+/// cloud, so no setting opens them.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    // Alibaba Cloud, inside the shared range.
+    Ipv4Addr::new(100, 100, 100, 200),
+    // Azure, beside public addresses.
+    Ipv4Addr::new(168, 63, 129, 16),
+    // Oracle Cloud's classic machines.
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+
 fn place(ip: IpAddr) -> Place {
     match ip {
         IpAddr::V4(ip) => place_v4(ip),
@@ -40,11 +51,12 @@ fn place(ip: IpAddr) -> Place {
 }
 
 fn place_v4(ip: Ipv4Addr) -> Place {
+    if METADATA_V4.contains(&ip) {
+        return Place::Never;
+    }
     let [a, b, c, _] = ip.octets();
     match (a, b, c) {
         (127, ..) => Place::Loopback,
-        // A cloud's metadata service inside the shared range.
-        (100, 100, 100) if ip.octets()[3] == 200 => Place::Never,
         (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => Place::Private,
         // "This network", link-local with metadata services, protocol assignments, documentation, benchmarks,
         // multicast, reserved and broadcast.
@@ -68,13 +80,27 @@ fn place_v6(ip: Ipv6Addr) -> Place {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if ip != Ipv6Addr::UNSPECIFIED => v4(high, low),
         [0, 0, 0, 0, 0xffff, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
         [0x2002, high, low, ..] => v4(high, low),
-        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254] => Place::Never,
+        // Metadata services in what is otherwise private: the networks that AWS (with the credentials of pods) and Google
+        // Cloud keep for themselves, Oracle Cloud and Scaleway.
+        [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, ..] => Place::Never,
+        [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe] | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => Place::Never,
         [0xfc00..=0xfdff, ..] => Place::Private,
         // Local translation, Teredo and other assignments, documentation.
         [0x64, 0xff9b, ..] | [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Place::Never,
         // What is given out to the world.
         [0x2000..=0x3fff, ..] => Place::Public,
         _ => Place::Never,
+    }
+}
+
+/// A URL without its path and query, where tokens of receivers are.
+pub(crate) fn host_only(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    let host = url.as_ref().and_then(|url| Some((url.scheme(), url.host_str()?, url.port())));
+    match host {
+        Some((scheme, host, Some(port))) => format!("{scheme}://{host}:{port}/…"),
+        Some((scheme, host, None)) => format!("{scheme}://{host}/…"),
+        None => "…".to_owned(),
     }
 }
 
@@ -88,7 +114,10 @@ impl Reach {
             Place::Loopback => "this machine itself",
             Place::Private => "a private network",
             Place::Never => {
-                return Err(format!("{ip} is not an address that a receiver on the internet can have"));
+                return Err(format!(
+                    "{ip} is not an address that a receiver can have: metadata services of clouds, neighbours on the wire and \
+                     reserved addresses are never reached, whatever the settings say"
+                ));
             }
         };
         Err(format!("{ip} is {what}; if a receiver there is wanted, set webhooks.allow_private = true"))
@@ -203,13 +232,50 @@ mod tests {
     }
 
     #[test]
-    fn metadata_services_neighbours_and_no_hosts_are_never_reached() {
+    fn metadata_services_of_clouds_are_never_reached_whatever_is_allowed_and_however_they_are_written() {
+        let by_v4 =
+            ["169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.42.42", "100.100.100.200"];
+        for ip in by_v4.into_iter().chain(["168.63.129.16", "192.0.0.192"]) {
+            let v4: Ipv4Addr = ip.parse().unwrap();
+            let [a, b, c, d] = v4.octets();
+            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            for ip in [
+                IpAddr::V4(v4),
+                IpAddr::V6(v4.to_ipv6_mapped()),
+                IpAddr::V6(v4.to_ipv6_compatible()),
+                IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low)),
+                IpAddr::V6(Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1)),
+            ] {
+                let refused = OPEN.address(ip).unwrap_err();
+                assert!(refused.contains("never reached"), "{ip}: {refused}");
+            }
+        }
         for ip in [
-            "169.254.169.254",
-            "::ffff:169.254.169.254",
-            "64:ff9b::a9fe:a9fe",
-            "100.100.100.200",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd00:ec2:0:0:1::254",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "fe80::a9fe:a9fe",
+        ] {
+            let ip = ip.parse().unwrap();
+            assert!(OPEN.address(ip).unwrap_err().contains("never reached"), "{ip}");
+            assert!(CLOSED.address(ip).unwrap_err().contains("never reached"), "{ip}: no setting helps");
+            assert!(OPEN.url(&format!("http://[{ip}]/latest")).is_err(), "{ip}");
+        }
+        assert!(OPEN.url("http://168.63.129.16/machine?comp=goalstate").is_err());
+        assert!(OPEN.url("http://0xa83f8110/").is_err(), "the same as a number");
+        // Their neighbours are what they were.
+        for ip in ["fd00:ec3::254", "fd20:cf::254", "fd00:42::43", "100.100.100.201"] {
+            assert!(OPEN.address(ip.parse().unwrap()).is_ok(), "{ip}");
+        }
+        assert!(CLOSED.address("168.63.129.17".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn neighbours_and_no_hosts_are_never_reached() {
+        for ip in [
             "fe80::1",
             "0.0.0.0",
             "::",
@@ -248,6 +314,19 @@ mod tests {
         }
         assert!(DEV.url("http://127.0.0.1:9000/hook").is_ok());
         assert!(CLOSED.url(&format!("https://example.com/{}", "a".repeat(LONGEST))).is_err());
+    }
+
+    #[test]
+    fn of_a_url_only_scheme_host_and_port_are_left() {
+        for (url, left) in [
+            ("https://hooks.example.com/T01/B02/tok3n?key=s3cret#part", "https://hooks.example.com/…"),
+            ("https://example.com:8443?key=s3cret", "https://example.com:8443/…"),
+            ("https://user:s3cret@example.com", "https://example.com/…"),
+            ("http://[::1]:9000/a", "http://[::1]:9000/…"),
+            ("not a URL with s3cret", "…"),
+        ] {
+            assert_eq!(host_only(url), left);
+        }
     }
 
     #[tokio::test]

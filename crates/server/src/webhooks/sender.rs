@@ -21,6 +21,9 @@ const REST_LIMIT: Duration = Duration::from_secs(1);
 /// The longest that a receiver may ask to be left alone.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
+/// How a failure begins that has an answer: a status, and behind it the receiver's words.
+const ANSWERED: &str = "the receiver answered ";
+
 pub(crate) struct Sender {
     http: reqwest::Client,
     pub(crate) reach: Reach,
@@ -96,7 +99,7 @@ impl Sender {
         let retry_after =
             retry_after.and_then(|text| wait(text, now)).map(|wait| wait.min(LONGEST_RETRY_AFTER));
         let said = beginning(&mut answer, SHOWN_BYTES).await;
-        let mut why = format!("the receiver answered {status}");
+        let mut why = format!("{ANSWERED}{status}");
         if status.is_redirection() {
             why.push_str(" (redirects are not followed: give the address itself)");
         }
@@ -129,6 +132,17 @@ async fn beginning(answer: &mut reqwest::Response, most: usize) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
 
+/// A failure without the receiver's own words. Receivers like to repeat the path that they were asked for, and a path may hold
+/// a token.
+pub(crate) fn without_words(failure: &str) -> &str {
+    let Some(at) = failure.find(ANSWERED) else { return failure };
+    let status = at + ANSWERED.len();
+    match failure[status..].find([':', '(']) {
+        Some(end) => failure[..status + end].trim_end(),
+        None => failure,
+    }
+}
+
 /// What went wrong with a request, without its URL, which may carry what only the receiver should know.
 fn sentence(error: &reqwest::Error) -> String {
     if error.is_timeout() {
@@ -145,6 +159,32 @@ fn sentence(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_a_receiver_are_left_out_of_a_failure_and_nothing_else_is() {
+        for (failure, left) in [
+            (
+                "the receiver answered 404 Not Found: Cannot POST /hooks/tok3n",
+                "the receiver answered 404 Not Found",
+            ),
+            (
+                "the receiver answered 302 Found (redirects are not followed: give the address itself): /tok3n",
+                "the receiver answered 302 Found",
+            ),
+            (
+                "nothing got through for 3 days; the last failure: the receiver answered 500 Internal Server Error: tok3n",
+                "nothing got through for 3 days; the last failure: the receiver answered 500 Internal Server Error",
+            ),
+            (
+                "the receiver answered 503 Service Unavailable",
+                "the receiver answered 503 Service Unavailable",
+            ),
+            ("the receiver did not answer in time", "the receiver did not answer in time"),
+            ("an operator switched it off: for today", "an operator switched it off: for today"),
+        ] {
+            assert_eq!(without_words(failure), left);
+        }
+    }
 
     #[test]
     fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_time() {

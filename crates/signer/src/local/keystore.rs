@@ -1,13 +1,16 @@
 //! Encrypted key files: the Ethereum keystore, version 3 (AES-128-CTR under scrypt or PBKDF2).
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use alloy_primitives::Keccak256;
+use aes::Aes128;
+use alloy_primitives::{Keccak256, hex};
 use alloy_signer_local::{LocalSignerError, PrivateKeySigner};
+use ctr::Ctr128BE;
+use ctr::cipher::{KeyIvInit as _, StreamCipher as _};
 use landfall_core::Account;
-use rand_core::{CryptoRng, RngCore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::secret::Secret;
@@ -29,35 +32,97 @@ pub enum Error {
     Exists { path: PathBuf },
     #[error("keystore {} could not be written: {why}", path.display())]
     Unwritable { path: PathBuf, why: String },
+    #[error(
+        "the password is empty, and whoever reads the file would have the key; give one, such as by `openssl rand -hex 32`"
+    )]
+    EmptyPassword,
     #[error("the random bytes are not a private key; draw others")]
     BadRandomness,
 }
 
-/// Random bytes from the operating system, for one new key file: the key, then a seed for salt and vector.
+/// Random bytes from the operating system, for one new key file: the key, then a seed for salt, vector and id.
 pub type Randomness = Zeroizing<[u8; 64]>;
+
+/// How hard a password of a new file is to guess: as geth has it, 256 MB and about a second for each try.
+const LOG_N: u8 = 18;
+const R: u32 = 8;
+const P: u32 = 1;
 
 /// Makes a new key and writes it, encrypted, to a file that only its owner may read. Never overwrites.
 pub fn create(path: &Path, password: &str, randomness: &Randomness) -> Result<Account, Error> {
     let unwritable = |why: String| Error::Unwritable { path: path.to_owned(), why };
+    if password.trim().is_empty() {
+        return Err(Error::EmptyPassword);
+    }
     let mut key = Zeroizing::new([0; 32]);
     key.copy_from_slice(&randomness[..32]);
     let account = Secret::new(&key).map_err(|_| Error::BadRandomness)?.account();
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+    if path.file_name().is_none() {
         return Err(unwritable("the path does not end in a file name".to_owned()));
-    };
-    // The library opens the file by name and truncates it: made here first, it is new and private.
-    let file = reserve(path)?;
-    let mut stream = Stream::new(&randomness[32..]);
-    let written = PrivateKeySigner::encrypt_keystore(dir, &mut stream, *key, password, Some(name))
-        .map_err(|cause| unwritable(cause.to_string()))
-        .and_then(|_| file.sync_all().map_err(|cause| unwritable(cause.to_string())));
-    if let Err(error) = written {
-        return Err(match fs::remove_file(path) {
-            Ok(()) => error,
-            Err(left) => unwritable(format!("{error}; and the empty file could not be removed: {left}")),
-        });
     }
+    let mut file = reserve(path)?;
+    let written = encrypted(&key, account, password, &randomness[32..]).and_then(|text| {
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|cause| cause.to_string())
+    });
+    written.map_err(|why| match fs::remove_file(path) {
+        Ok(()) => unwritable(why),
+        Err(left) => unwritable(format!("{why}; and the file could not be removed: {left}")),
+    })?;
     Ok(account)
+}
+
+/// The content of a key file.
+fn encrypted(
+    key: &Zeroizing<[u8; 32]>,
+    account: Account,
+    password: &str,
+    seed: &[u8],
+) -> Result<String, String> {
+    let (salt, more) = (drawn(seed, 0), drawn(seed, 1));
+    let (iv, id) = more.split_at(16);
+    let strength = scrypt::Params::new(LOG_N, R, P).map_err(|error| error.to_string())?;
+    let mut derived = Zeroizing::new([0; 32]);
+    scrypt::scrypt(password.as_bytes(), &salt, &strength, derived.as_mut_slice())
+        .map_err(|error| error.to_string())?;
+    let mut cipher =
+        Ctr128BE::<Aes128>::new_from_slices(&derived[..16], iv).map_err(|error| error.to_string())?;
+    let mut ciphertext = Zeroizing::new(**key);
+    cipher.apply_keystream(ciphertext.as_mut_slice());
+    let mut mac = Keccak256::new();
+    mac.update(&derived[16..]);
+    mac.update(ciphertext.as_slice());
+    let file = json!({
+        "address": hex::encode(account.0),
+        "crypto": {
+            "cipher": "aes-128-ctr",
+            "cipherparams": { "iv": hex::encode(iv) },
+            "ciphertext": hex::encode(ciphertext.as_slice()),
+            "kdf": "scrypt",
+            "kdfparams": { "dklen": 32, "n": 1_u32 << LOG_N, "r": R, "p": P, "salt": hex::encode(salt) },
+            "mac": hex::encode(mac.finalize()),
+        },
+        "id": uuid(id),
+        "version": 3,
+    });
+    Ok(file.to_string())
+}
+
+/// A seed drawn out into as many blocks as are asked for: block `i` is keccak(seed, i).
+fn drawn(seed: &[u8], block: u64) -> [u8; 32] {
+    let mut hasher = Keccak256::new();
+    hasher.update(seed);
+    hasher.update(block.to_be_bytes());
+    hasher.finalize().0
+}
+
+/// Sixteen random bytes as a UUID of version 4.
+fn uuid(random: &[u8]) -> String {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&random[..16]);
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let text = hex::encode(bytes);
+    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
 }
 
 /// The account whose key a file holds.
@@ -92,6 +157,9 @@ const MAC_MISMATCH: &str = "Mac Mismatch";
 
 /// Most memory that opening a key file may take: twice what the usual strongest setting (n = 2^18, r = 8) takes.
 const MAX_SCRYPT_BYTES: u64 = 512 << 20;
+/// Most passes over that memory, and most rounds of PBKDF2: each many times what wallets write, and done in under a minute.
+const MAX_SCRYPT_PASSES: u64 = 16;
+const MAX_ROUNDS: u64 = 16_000_000;
 
 /// Looks at what the library takes for granted, so that a damaged file is an error and not a panic.
 fn check_form(text: &str) -> Result<(), &'static str> {
@@ -113,6 +181,12 @@ fn check_form(text: &str) -> Result<(), &'static str> {
     if kdf["dklen"].as_u64().is_none_or(|length| length < 32) {
         return Err("its derived key is shorter than 32 bytes");
     }
+    if kdf["p"].as_u64().is_some_and(|passes| passes > MAX_SCRYPT_PASSES) {
+        return Err("its scrypt parameter p is above 16, and opening it would take minutes");
+    }
+    if kdf["c"].as_u64().is_some_and(|rounds| rounds > MAX_ROUNDS) {
+        return Err("it asks for more than 16 million rounds of PBKDF2, which would take minutes");
+    }
     match (kdf["n"].as_u64(), kdf["r"].as_u64()) {
         (Some(n), _) if !n.is_power_of_two() => Err("its scrypt parameter n is not a power of two"),
         (Some(n), Some(r)) if n.saturating_mul(r).saturating_mul(128) > MAX_SCRYPT_BYTES => {
@@ -133,47 +207,3 @@ fn reserve(path: &Path) -> Result<File, Error> {
         _ => Error::Unwritable { path: path.to_owned(), why: cause.to_string() },
     })
 }
-
-/// A seed drawn out into as many bytes as are asked for: block `i` is keccak(seed, i).
-struct Stream {
-    seed: Keccak256,
-    next: u64,
-}
-
-impl Stream {
-    fn new(seed: &[u8]) -> Self {
-        let mut hasher = Keccak256::new();
-        hasher.update(seed);
-        Self { seed: hasher, next: 0 }
-    }
-}
-
-impl RngCore for Stream {
-    fn next_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.fill_bytes(&mut bytes);
-        u32::from_le_bytes(bytes)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
-        self.fill_bytes(&mut bytes);
-        u64::from_le_bytes(bytes)
-    }
-
-    fn fill_bytes(&mut self, out: &mut [u8]) {
-        for chunk in out.chunks_mut(32) {
-            let mut hasher = self.seed.clone();
-            hasher.update(self.next.to_be_bytes());
-            chunk.copy_from_slice(&hasher.finalize()[..chunk.len()]);
-            self.next += 1;
-        }
-    }
-
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), rand_core::Error> {
-        self.fill_bytes(out);
-        Ok(())
-    }
-}
-
-impl CryptoRng for Stream {}

@@ -12,37 +12,28 @@ use landfall_core::Account;
 use zeroize::Zeroizing;
 
 use super::keystore;
+use super::place::Place;
 use super::secret::Secret;
 
 /// Where a key is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// An environment variable holds the key in hex, with or without `0x`.
-    PrivateKey { env: String },
+    /// The key in hex, with or without `0x`.
+    PrivateKey { from: Place },
     /// An encrypted key file (Ethereum keystore, version 3).
-    Keystore { path: PathBuf, password: PasswordFrom },
-    /// An environment variable holds an English BIP-39 phrase; the key is the one at `m/44'/60'/0'/0/index`.
-    Mnemonic { env: String, index: u32 },
+    Keystore { path: PathBuf, password: Place },
+    /// An English BIP-39 phrase; the key is the one at `m/44'/60'/0'/0/index`.
+    Mnemonic { from: Place, index: u32 },
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PrivateKey { env } => write!(f, "environment variable {env}"),
+            Self::PrivateKey { from } => write!(f, "{from}"),
             Self::Keystore { path, .. } => write!(f, "keystore {}", path.display()),
-            Self::Mnemonic { env, index } => {
-                write!(f, "the mnemonic in environment variable {env} at index {index}")
-            }
+            Self::Mnemonic { from, index } => write!(f, "the mnemonic in {from} at index {index}"),
         }
     }
-}
-
-/// Where a keystore's password is found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PasswordFrom {
-    Env(String),
-    /// The file's content, without the line break at its end.
-    File(PathBuf),
 }
 
 /// Why a key could not be had.
@@ -50,28 +41,22 @@ pub enum PasswordFrom {
 pub enum LoadError {
     #[error("environment variable {0} is not set")]
     EnvMissing(String),
-    #[error(
-        "environment variable {env} should hold a private key of 64 hex digits, with or without 0x; it has {digits}"
-    )]
-    WrongLength { env: String, digits: usize },
-    #[error(
-        "environment variable {env} should hold a private key in hex, but character {at} is not a hex digit"
-    )]
-    NotHex { env: String, at: usize },
+    #[error("{from} should hold a private key of 64 hex digits, with or without 0x; it has {digits}")]
+    WrongLength { from: Place, digits: usize },
+    #[error("{from} should hold a private key in hex, but character {at} is not a hex digit")]
+    NotHex { from: Place, at: usize },
     #[error("the key from {origin} is not a private key: it is zero or not below the order of the curve")]
     OutOfRange { origin: String },
-    #[error(
-        "environment variable {env} should hold a mnemonic of 12, 15, 18, 21 or 24 words; it has {words}"
-    )]
-    WordCount { env: String, words: usize },
-    #[error("word {at} of the mnemonic in environment variable {env} is not in the English BIP-39 list")]
-    UnknownWord { env: String, at: usize },
-    #[error("the words in environment variable {env} are no mnemonic: their checksum does not fit")]
-    Checksum { env: String },
+    #[error("{from} should hold a mnemonic of 12, 15, 18, 21 or 24 words; it has {words}")]
+    WordCount { from: Place, words: usize },
+    #[error("word {at} of the mnemonic in {from} is not in the English BIP-39 list")]
+    UnknownWord { from: Place, at: usize },
+    #[error("the words in {from} are no mnemonic: their checksum does not fit")]
+    Checksum { from: Place },
     #[error("mnemonic index {index} is too high: the highest is {MAX_INDEX}")]
     IndexTooHigh { index: u32 },
-    #[error("password file {} could not be read: {cause}", path.display())]
-    PasswordFile {
+    #[error("file {}, which should hold a secret, could not be read: {cause}", path.display())]
+    SecretFile {
         path: PathBuf,
         #[source]
         cause: std::io::Error,
@@ -87,83 +72,62 @@ const MAX_INDEX: u32 = 0x7fff_ffff;
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What the keys of one mnemonic share, by the environment variable that holds it. To find it costs as much as a hundred
-/// of the keys, so it is done once for all that are loaded together. Wiped on drop.
+/// The part that the keys of one mnemonic share, by the place that holds it. To find it costs as much as a hundred of the keys, so it is
+/// done once for all that are loaded together. Wiped on drop.
 #[derive(Default)]
-pub(super) struct Parents(BTreeMap<String, MnemonicKey>);
+pub(super) struct Parents(BTreeMap<Place, MnemonicKey>);
 
 /// The key that the source names.
 pub(super) fn find(source: &Source, env: Env<'_>, parents: &mut Parents) -> Result<Secret, LoadError> {
     let bytes = match source {
-        Source::PrivateKey { env: name } => private_key(name, &read(name, env)?)?,
+        Source::PrivateKey { from } => private_key(from, &from.read(env)?)?,
         Source::Keystore { path, password } => keystore::decrypt(path, &password.read(env)?)?,
-        Source::Mnemonic { env: name, index } => parents.child(name, env, *index)?,
+        Source::Mnemonic { from, index } => parents.child(from, env, *index)?,
     };
     Secret::new(&bytes).map_err(|_| LoadError::OutOfRange { origin: source.to_string() })
 }
 
-fn read(name: &str, env: Env<'_>) -> Result<Zeroizing<String>, LoadError> {
-    env(name).map(Zeroizing::new).ok_or_else(|| LoadError::EnvMissing(name.to_owned()))
-}
-
-fn private_key(env: &str, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+fn private_key(from: &Place, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadError> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     if let Some(at) = digits.chars().position(|c| !c.is_ascii_hexdigit()) {
         let shown = text.len() - digits.len() + at + 1;
-        return Err(LoadError::NotHex { env: env.to_owned(), at: shown });
+        return Err(LoadError::NotHex { from: from.clone(), at: shown });
     }
     let mut bytes = Zeroizing::new([0; 32]);
     hex::decode_to_slice(digits, bytes.as_mut_slice())
-        .map_err(|_| LoadError::WrongLength { env: env.to_owned(), digits: digits.len() })?;
+        .map_err(|_| LoadError::WrongLength { from: from.clone(), digits: digits.len() })?;
     Ok(bytes)
 }
 
 impl Parents {
-    fn child(&mut self, name: &str, env: Env<'_>, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+    fn child(&mut self, from: &Place, env: Env<'_>, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
         if index > MAX_INDEX {
             return Err(LoadError::IndexTooHigh { index });
         }
-        let parent = match self.0.entry(name.to_owned()) {
+        let parent = match self.0.entry(from.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(parent(name, &read(name, env)?)?),
+            Entry::Vacant(place) => place.insert(parent(from, &from.read(env)?)?),
         };
         // One index in 2^127 has no key.
-        let origin = || Source::Mnemonic { env: name.to_owned(), index }.to_string();
+        let origin = || Source::Mnemonic { from: from.clone(), index }.to_string();
         let child = parent.child(index).map_err(|_| LoadError::OutOfRange { origin: origin() })?;
         Ok(Zeroizing::new(child.signer().to_bytes().0))
     }
 }
 
 /// The key above all those of a mnemonic, at `m/44'/60'/0'/0`.
-fn parent(env: &str, text: &str) -> Result<MnemonicKey, LoadError> {
+fn parent(from: &Place, text: &str) -> Result<MnemonicKey, LoadError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
-        return Err(LoadError::WordCount { env: env.to_owned(), words: words.len() });
+        return Err(LoadError::WordCount { from: from.clone(), words: words.len() });
     }
     if let Some(at) = words.iter().position(|word| English::get_index(word).is_err()) {
-        return Err(LoadError::UnknownWord { env: env.to_owned(), at: at + 1 });
+        return Err(LoadError::UnknownWord { from: from.clone(), at: at + 1 });
     }
     let phrase = Zeroizing::new(words.join(" "));
     // The library's errors repeat the phrase; only the checksum is left to be wrong here.
     MnemonicBuilder::from_phrase(phrase.as_str())
         .build_parent_key()
-        .map_err(|_| LoadError::Checksum { env: env.to_owned() })
-}
-
-impl PasswordFrom {
-    /// The password as it is stored there, with the environment passed in.
-    pub fn read(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Zeroizing<String>, LoadError> {
-        match self {
-            Self::Env(name) => read(name, env),
-            Self::File(path) => {
-                let mut text = std::fs::read_to_string(path)
-                    .map(Zeroizing::new)
-                    .map_err(|cause| LoadError::PasswordFile { path: path.clone(), cause })?;
-                let kept = text.trim_end_matches(['\r', '\n']).len();
-                text.truncate(kept);
-                Ok(text)
-            }
-        }
-    }
+        .map_err(|_| LoadError::Checksum { from: from.clone() })
 }

@@ -1,11 +1,15 @@
 //! A key in this process. Found by [`load`](LocalSigner::load), signs with libsecp256k1.
 //!
 //! - `load`: where keys come from (environment, keystore file, mnemonic), and every way that can go wrong
+//! - `place`: an environment variable or a file that holds a secret
+//! - `known`: keys that everybody knows
 //! - `keystore`: encrypted key files, read and written
 //! - `secret`: the key itself, and the only code that touches its bytes
 
 pub mod keystore;
+mod known;
 mod load;
+mod place;
 mod secret;
 
 use std::fmt;
@@ -15,7 +19,9 @@ use async_trait::async_trait;
 use landfall_core::Account;
 use landfall_core::ports::signer::{Custody, Error, Preimage, Signature, Signer};
 
-pub use load::{LoadError, PasswordFrom, Source};
+pub use known::is_public;
+pub use load::{LoadError, Source};
+pub use place::Place;
 use secret::Secret;
 
 /// A batch up to this size is signed where it is asked for: half a millisecond, less than a hand-over may cost.

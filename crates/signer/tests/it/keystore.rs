@@ -4,7 +4,7 @@ use std::path::Path;
 
 use landfall_core::ports::signer::Signer;
 use landfall_signer::keystore::{self, Error, Randomness};
-use landfall_signer::{LoadError, LocalSigner, PasswordFrom, Source};
+use landfall_signer::{LoadError, LocalSigner, Place, Source};
 
 use super::{FIRST, KEY, account, env};
 
@@ -15,7 +15,7 @@ fn randomness() -> Randomness {
 }
 
 fn load(path: &Path, password: &str) -> Result<LocalSigner, LoadError> {
-    let source = Source::Keystore { path: path.to_owned(), password: PasswordFrom::Env("PW".into()) };
+    let source = Source::Keystore { path: path.to_owned(), password: Place::Env("PW".into()) };
     LocalSigner::load_with(&source, None, env(&[("PW", password)]))
 }
 
@@ -66,7 +66,7 @@ fn a_password_file_may_end_in_a_line_break() {
     keystore::create(&path, "two words", &randomness()).unwrap();
     let password = dir.path().join("password");
     std::fs::write(&password, "two words\r\n").unwrap();
-    let source = Source::Keystore { path, password: PasswordFrom::File(password) };
+    let source = Source::Keystore { path, password: Place::File(password) };
     assert_eq!(LocalSigner::load(&source, None).unwrap().account(), account(FIRST));
 }
 

@@ -2,7 +2,7 @@
 
 use alloy_primitives::address;
 use landfall_core::ports::signer::{Custody, Signer};
-use landfall_signer::{Loader, LocalSigner, Source};
+use landfall_signer::{Loader, LocalSigner, Place, Source};
 
 use super::{FIRST, KEY, PHRASE, account, env, from_key, from_phrase};
 
@@ -44,7 +44,7 @@ fn a_mnemonic_gives_the_accounts_of_the_usual_path() {
 fn keys_that_are_loaded_together_are_those_that_are_loaded_alone() {
     let mut loader = Loader::default();
     for index in [7, 0, 1_000, 7] {
-        let source = Source::Mnemonic { env: "PHRASE".to_owned(), index };
+        let source = Source::Mnemonic { from: Place::Env("PHRASE".to_owned()), index };
         let signer = loader.load_with(&source, None, |_| Some(PHRASE.to_owned())).unwrap();
         assert_eq!(signer.account(), from_phrase(PHRASE, index).unwrap().account());
     }
@@ -71,17 +71,18 @@ fn bad_input_is_told_apart_in_words() {
 
 #[test]
 fn a_missing_variable_is_named() {
-    let source = Source::PrivateKey { env: "KEY_A".into() };
+    let source = Source::PrivateKey { from: Place::Env("KEY_A".into()) };
     let error = LocalSigner::load_with(&source, None, env(&[])).unwrap_err();
     assert_eq!(error.to_string(), "environment variable KEY_A is not set");
     let error =
-        LocalSigner::load(&Source::PrivateKey { env: "LANDFALL_NO_SUCH_KEY".into() }, None).unwrap_err();
+        LocalSigner::load(&Source::PrivateKey { from: Place::Env("LANDFALL_NO_SUCH_KEY".into()) }, None)
+            .unwrap_err();
     assert!(error.to_string().contains("LANDFALL_NO_SUCH_KEY"));
 }
 
 #[test]
 fn an_expected_address_is_checked_and_both_are_named() {
-    let source = Source::PrivateKey { env: "KEY".into() };
+    let source = Source::PrivateKey { from: Place::Env("KEY".into()) };
     let other = account(KNOWN[1].1);
     let error = LocalSigner::load_with(&source, Some(other), env(&[("KEY", KEY)])).unwrap_err().to_string();
     assert_eq!(

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use alloy_primitives::{Address, address};
 use landfall_core::Account;
-use landfall_signer::{LocalSigner, Source};
+use landfall_signer::{LocalSigner, Place, Source};
 
 /// The first of anvil's public test keys, and its account.
 const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
@@ -26,11 +26,19 @@ fn env(entries: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
 }
 
 fn from_key(value: &str) -> Result<LocalSigner, landfall_signer::LoadError> {
-    LocalSigner::load_with(&Source::PrivateKey { env: "KEY".into() }, None, env(&[("KEY", value)]))
+    LocalSigner::load_with(
+        &Source::PrivateKey { from: Place::Env("KEY".into()) },
+        None,
+        env(&[("KEY", value)]),
+    )
 }
 
 fn from_phrase(value: &str, index: u32) -> Result<LocalSigner, landfall_signer::LoadError> {
-    LocalSigner::load_with(&Source::Mnemonic { env: "WORDS".into(), index }, None, env(&[("WORDS", value)]))
+    LocalSigner::load_with(
+        &Source::Mnemonic { from: Place::Env("WORDS".into()), index },
+        None,
+        env(&[("WORDS", value)]),
+    )
 }
 
 fn account(address: Address) -> Account {

@@ -102,8 +102,8 @@ impl SimChain {
         let hash = wire.hash();
         let mut inner = self.world.lock();
         let stored = inner.stored.contains(&hash);
-        let dear = wire.value > APPROVE_ABOVE.0;
-        let approved = !dear || wire.content().is_some_and(|content| inner.approved.contains(&content));
+        let is_asked = wire.value > APPROVE_ABOVE.0 || wire.delegates.is_some();
+        let approved = !is_asked || wire.content().is_some_and(|content| inner.approved.contains(&content));
         inner.met.insert(hash);
         let Some(chain) = inner.chains.get_mut(&self.id) else { return SendOutcome::Unknown };
         let outcome = chain.admit(endpoint, wire);

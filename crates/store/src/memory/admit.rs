@@ -1,6 +1,6 @@
 //! Admission: one row per signer and key, for ever, and one per call.
 
-use landfall_core::journal::Entry;
+use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::Admission;
 use landfall_core::request::{CallId, NewTransaction};
 
@@ -37,7 +37,8 @@ pub(super) fn admit(space: &mut Space, new: &NewTransaction) -> Result<Admission
     }
     let tx = rules::admitted(new, space.next_order());
     space.insert_tx(tx.clone());
-    space.write_entry(new.lane, Some(new.id), new.request.accepted_at, Entry::Accepted);
+    let (at, by) = (new.request.accepted_at, new.request.origin.clone());
+    space.write_entry(new.lane, NewEntry { tx: Some(new.id), at, entry: Entry::Accepted, by });
     Ok(Admission::New(tx))
 }
 

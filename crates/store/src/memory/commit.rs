@@ -105,7 +105,7 @@ fn apply(space: &mut Space, commit: &LaneCommit, updates: Updates<'_>) -> LaneVe
         space.close(commit.lane, *slot);
     }
     for new in &commit.journal {
-        space.write_entry(commit.lane, new.tx, new.at, new.entry.clone());
+        space.write_entry(commit.lane, new.clone());
     }
     for id in &commit.commands_done {
         space.finish_command(*id);

@@ -9,9 +9,10 @@
 //! | `space` | one namespace's rows and the look-up tables beside them |
 //! | `admit`, `commit`, `forget`, `leases` | writes, as in the SQLite adapter |
 //! | `reads` | look-ups |
-//! | `records` | small documents of the door |
+//! | `records`, `audit` | small documents of the door, and the audit chain |
 
 mod admit;
+mod audit;
 mod commit;
 mod forget;
 mod leases;
@@ -24,18 +25,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use landfall_core::audit::{Ends, Link, New, Row};
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::audit::{AuditLog, Page};
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary,
+    Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
-    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
-    TxHash, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Millis, Namespace, RequestId, SessionId,
+    Token, TxHash, TxId,
 };
 
 use crate::rules;
@@ -141,14 +144,17 @@ impl Log for Memory {
         })
     }
 
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
         Ok(self.space(|space| {
-            let was_older = Older::unaccepted(space.older.clone()).is_some();
-            if was_older {
-                space.older = Some(Older::Accepted);
-                commands.iter().for_each(|command| space.insert_command(command));
+            if Older::unaccepted(space.older.clone()).is_none() {
+                return Acceptance::NotOlder;
             }
-            was_older
+            if let Some(lane) = rules::untold(space.lanes.keys().copied(), &commands) {
+                return Acceptance::Untold(lane);
+            }
+            space.older = Some(Older::Accepted);
+            commands.iter().for_each(|command| space.insert_command(command));
+            Acceptance::Yes
         }))
     }
 }
@@ -318,5 +324,26 @@ impl Records for Memory {
 
     async fn trim_records(&self, kind: RecordKind, below: &str, limit: u32) -> Result<u64, Error> {
         Ok(self.space(|space| space.documents.trim(kind, below, limit)))
+    }
+}
+
+#[async_trait]
+impl AuditLog for Memory {
+    async fn append_audit(&self, entries: Vec<New>) -> Result<Link, Error> {
+        Ok(self.space(|space| space.audit.append(entries)))
+    }
+
+    async fn audit_ends(&self) -> Result<Ends, Error> {
+        Ok(self.space(|space| space.audit.ends()))
+    }
+
+    async fn audit_rows(&self, page: Page, limit: u32) -> Result<Vec<Row>, Error> {
+        Ok(self.space(|space| space.audit.list(page, limit)))
+    }
+
+    async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error> {
+        let trimmed = self.space(|space| space.audit.trim(before, limit, now));
+        let doing = "remove old rows of the audit log";
+        trimmed.map_err(|error| Error::Failed { doing, text: error.to_string() })
     }
 }

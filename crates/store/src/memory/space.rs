@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_core::attempt::Attempt;
-use landfall_core::journal::{Entry, JournalRow};
+use landfall_core::journal::{JournalRow, NewEntry};
 use landfall_core::ports::store::{ChainRecord, Command, Kept, LaneRow, Older, Pulse};
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
@@ -12,6 +12,7 @@ use landfall_core::{
     Slot, Token, TxHash, TxId,
 };
 
+use super::audit::Chain;
 use super::records::Documents;
 use crate::rules::Phase;
 
@@ -75,6 +76,7 @@ pub(super) struct Space {
     pub(super) kept_by_key: BTreeMap<(Account, RequestId), TxId>,
     pub(super) kept_by_call: BTreeMap<(LaneId, CallId), TxId>,
     pub(super) documents: Documents,
+    pub(super) audit: Chain,
     /// It went back, and nobody has accepted it yet.
     pub(super) older: Option<Older>,
 
@@ -166,13 +168,14 @@ impl Space {
         }
     }
 
-    pub(super) fn write_entry(&mut self, lane: LaneId, tx: Option<TxId>, at: Millis, entry: Entry) {
+    pub(super) fn write_entry(&mut self, lane: LaneId, new: NewEntry) {
+        let NewEntry { tx, at, entry, by } = new;
         let last = self.journal.last_key_value().map_or(0, |(last, _)| last.0);
         let seq = JournalSeq(last.saturating_add(1));
         if let Some(tx) = tx {
             self.journal_of.entry(tx).or_default().push(seq);
         }
-        self.journal.insert(seq, JournalRow { seq, lane, tx, at, entry });
+        self.journal.insert(seq, JournalRow { seq, lane, tx, at, entry, by });
     }
 
     /// A command is accepted once, however often it is inserted.

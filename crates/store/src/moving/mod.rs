@@ -82,6 +82,10 @@ pub enum Error {
     )]
     NotEmpty { place: String },
     #[error(
+        "the database at {place} is an older copy of itself, and has forgotten what it did. Move to a new database"
+    )]
+    Older { place: String },
+    #[error(
         "{origin} was being moved to {place} and is nearly done. Run `landfall migrate` for that one to its end, or use \
          another database"
     )]
@@ -317,6 +321,7 @@ impl Move<'_> {
         match refusal {
             Refusal::Served => Error::Served { place },
             Refusal::NotEmpty => Error::NotEmpty { place },
+            Refusal::Older => Error::Older { place },
             Refusal::Fault(fault) => self.writing(&fault),
         }
     }

@@ -38,6 +38,12 @@ pub(crate) const TABLES: &[Table] = &[
         order: "id",
     },
     Table {
+        name: "older",
+        columns: &[column("namespace", Kind::Big, "namespace"), column("why", Kind::Text, "why")],
+        from: "older",
+        order: "namespace",
+    },
+    Table {
         name: "lane",
         columns: &[
             column("id", Kind::Big, "lane.id"),
@@ -156,6 +162,30 @@ pub(crate) const TABLES: &[Table] = &[
         ],
         from: "record",
         order: "namespace, kind, id",
+    },
+    Table {
+        name: "audit",
+        columns: &[
+            column("namespace", Kind::Big, "namespace"),
+            column("seq", Kind::Big, "seq"),
+            column("at", Kind::Big, "at"),
+            column("entry", Kind::Text, "entry"),
+            column("hash", Kind::Bytes, "hash"),
+        ],
+        from: "audit",
+        order: "namespace, seq",
+    },
+    Table {
+        name: "audit_ends",
+        columns: &[
+            column("namespace", Kind::Big, "namespace"),
+            column("seq", Kind::Big, "seq"),
+            column("hash", Kind::Bytes, "hash"),
+            column("anchor", Kind::Big, "anchor"),
+            column("anchor_hash", Kind::Bytes, "anchor_hash"),
+        ],
+        from: "audit_ends",
+        order: "namespace",
     },
 ];
 

@@ -26,6 +26,8 @@ pub(crate) enum Refusal {
     Served,
     /// It has lanes or transactions.
     NotEmpty,
+    /// It has forgotten something itself, and nobody has accepted that.
+    Older,
     Fault(Fault),
 }
 
@@ -81,6 +83,10 @@ impl Target {
             "SELECT EXISTS (SELECT 1 FROM lane) OR EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM kept)";
         if db.query_one(used, &[]).await?.try_get(0)? {
             return Err(Refusal::NotEmpty);
+        }
+        let older = "SELECT EXISTS (SELECT 1 FROM older WHERE why::json ->> 'type' <> 'accepted')";
+        if db.query_one(older, &[]).await?.try_get(0)? {
+            return Err(Refusal::Older);
         }
         Ok(())
     }

@@ -17,7 +17,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use deadpool_postgres::ClientWrapper;
-use landfall_core::journal::Entry;
 use landfall_core::ports::store::{
     self, Admission, ChainRecord, Command, Forget, LaneCommit, Write, WriteError, Written,
 };
@@ -36,6 +35,7 @@ use super::known::{Learned, OfLane};
 use super::leases;
 use super::rows::bits;
 use super::small::{ChainRows, CommandRows};
+use crate::journal;
 use crate::rules;
 
 const DOING: &str = "write";
@@ -354,7 +354,7 @@ async fn body<'g>(
             Ok(admission) => {
                 if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
                     let lane = lanes.get(&new.lane).copied().unwrap_or_default();
-                    let entry = serde_json::to_string(&Entry::Accepted).map_err(Fault::from)?;
+                    let entry = journal::accepted(&new.request).map_err(Fault::from)?.into_owned();
                     rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
                     waiting.push((lane, new.id, Place::admitted(*ord)));
                 }

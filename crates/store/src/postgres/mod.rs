@@ -8,7 +8,7 @@
 //! | `group` | a group of writes as one transaction; what is done when it fails or its answer is lost |
 //! | `admit`, `commit`, `forget`, `archive`, `small`, `leases`, `lanes` | writes |
 //! | `reads/` | look-ups |
-//! | `records` | small documents of the door |
+//! | `records`, `audit` | small documents of the door, and the audit chain |
 //! | `hints` | what processes tell each other, and nothing depends on |
 //! | `place`, `older` | where the database is, by which an older copy is noticed, and the words of a person about one |
 //! | `moved_in`, `fill` | a store that is moved in from a file |
@@ -21,6 +21,7 @@
 
 mod admit;
 mod archive;
+mod audit;
 mod commit;
 mod durability;
 mod error;
@@ -50,17 +51,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use landfall_core::audit::{Ends, Link, New, Row};
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::audit::{AuditLog, Page};
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary,
+    Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::Transaction;
 use landfall_core::{
-    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
-    TxHash, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Millis, Namespace, RequestId, SessionId,
+    Token, TxHash, TxId,
 };
 
 use hints::Hints;
@@ -177,7 +180,7 @@ impl Log for Postgres {
         group::write(&self.inner, &writes).await
     }
 
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
         let commands: Arc<[Command]> = commands.into();
         let accepted = run!(self, "accept the store", |db, inner, commands| older::accept(
             db,
@@ -463,6 +466,32 @@ impl Records for Postgres {
             kind,
             &below,
             limit
+        ))
+    }
+}
+
+#[async_trait]
+impl AuditLog for Postgres {
+    async fn append_audit(&self, entries: Vec<New>) -> Result<Link, Error> {
+        let entries: Arc<[New]> = entries.into();
+        run!(self, "write the audit log", |db, inner, entries| audit::append(db, inner.namespace, &entries))
+    }
+
+    async fn audit_ends(&self) -> Result<Ends, Error> {
+        run!(self, "read the ends of the audit log", |db, inner| audit::ends(db, inner.namespace))
+    }
+
+    async fn audit_rows(&self, page: Page, limit: u32) -> Result<Vec<Row>, Error> {
+        run!(self, "read the audit log", |db, inner| audit::list(db, inner.namespace, page, limit))
+    }
+
+    async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error> {
+        run!(self, "remove old rows of the audit log", |db, inner| audit::trim(
+            db,
+            inner.namespace,
+            before,
+            limit,
+            now
         ))
     }
 }

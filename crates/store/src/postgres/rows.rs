@@ -15,9 +15,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::error::Fault;
-use crate::columns::{self, AttemptDetails};
+use crate::columns::{self, AttemptDetails, command_read};
 pub(super) use crate::columns::{bits, number};
-use crate::journal;
+use crate::journal::{self, Read};
 use crate::rules::Phase;
 
 pub(super) fn phase_code(phase: Phase) -> i16 {
@@ -108,15 +108,12 @@ pub(super) fn entries(row: &Row) -> Result<Vec<JournalRow>, Fault> {
     let (seq, at) = (JournalSeq(row.try_get(0)?), Millis(number(row.try_get(4)?)));
     let entries = journal::entries(seq, at, row.try_get(5)?);
     let entries = entries.map_err(|error| Fault::corrupt("journal.entry", error))?;
-    Ok(entries.into_iter().map(|(seq, at, entry)| JournalRow { seq, lane, tx, at, entry }).collect())
+    let row = |(seq, Read { at, entry, by })| JournalRow { seq, lane, tx, at, entry, by };
+    Ok(entries.into_iter().map(row).collect())
 }
 
 /// A row of `command.id, command.at, command.kind`.
 pub(super) fn command(row: &Row, lane: LaneId) -> Result<Command, Fault> {
-    Ok(Command {
-        id: CommandId(row.try_get(0)?),
-        lane,
-        kind: json("command.kind", row.try_get(2)?)?,
-        at: Millis(number(row.try_get(1)?)),
-    })
+    let (kind, by) = command_read(row.try_get(2)?).map_err(|error| Fault::corrupt("command.kind", error))?;
+    Ok(Command { id: CommandId(row.try_get(0)?), lane, kind, at: Millis(number(row.try_get(1)?)), by })
 }

@@ -36,6 +36,8 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("migrations/0008_pulse.sql"), runs_with: 7 },
     // A program that does not know it goes on with a database that was restored, and sends again what that has forgotten.
     Step { sql: include_str!("migrations/0009_place.sql"), runs_with: 9 },
+    // A program that does not know it writes to the log from before the chain, which is still listed.
+    Step { sql: include_str!("migrations/0010_audit.sql"), runs_with: 9 },
 ];
 
 /// The version this program knows.

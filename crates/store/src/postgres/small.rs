@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::error::Fault;
 use super::rows::bits;
+use crate::columns::command_text;
 
 /// Commands, column by column. One is accepted once, however often it is inserted.
 #[derive(Default)]
@@ -34,7 +35,7 @@ impl CommandRows {
             rows.ids.push(command.id.0);
             rows.lanes.push(*lane);
             rows.times.push(bits(command.at.0));
-            rows.kinds.push(serde_json::to_string(&command.kind)?);
+            rows.kinds.push(command_text(command)?);
         }
         Ok(rows)
     }

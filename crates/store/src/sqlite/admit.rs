@@ -12,6 +12,7 @@ use super::known::Place;
 use super::rows::{self, bits, phase_code, state_code};
 use super::scope::Scope;
 use crate::columns::call_columns;
+use crate::journal;
 use crate::rules::{self, Phase};
 
 /// Stores a transaction and its first journal entry, or says what is there already.
@@ -59,10 +60,14 @@ pub(super) fn admit(scope: &mut Scope<'_>, new: &NewTransaction) -> Result<Admis
     let seq = scope.take_journal_numbers(1)?;
     scope
         .db
-        .prepare_cached(
-            "INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, '{\"type\":\"accepted\"}')",
-        )?
-        .execute(params![seq, lane.lane, order, bits(new.request.accepted_at.0)])?;
+        .prepare_cached("INSERT INTO journal (seq, lane, tx, at, entry) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            seq,
+            lane.lane,
+            order,
+            bits(new.request.accepted_at.0),
+            journal::accepted(&new.request)?
+        ])?;
     Ok(Admission::New(Transaction { order: QueueOrder(order), ..tx }))
 }
 

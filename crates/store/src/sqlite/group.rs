@@ -13,6 +13,7 @@ use super::rows::bits;
 use super::scope::Scope;
 use super::writer::WriteSide;
 use super::{admit, commit, forget};
+use crate::columns::command_text;
 use crate::rules;
 
 const DOING: &str = "write";
@@ -131,7 +132,7 @@ pub(super) fn insert_command(scope: &mut Scope<'_>, command: &Command) -> Result
             command.id.0.as_bytes(),
             lane.lane,
             bits(command.at.0),
-            serde_json::to_string(&command.kind)?,
+            command_text(command)?,
         ])?;
     Ok(Written::Command)
 }

@@ -9,7 +9,7 @@
 //! | `writer`, `scope`, `known` | the thread that writes, what a write works in, and what the thread remembers |
 //! | `group`, `admit`, `commit`, `forget`, `archive`, `leases` | writes |
 //! | `readers`, `reads/` | connections that read, and the look-ups |
-//! | `records` | small documents of the door |
+//! | `records`, `audit` | small documents of the door, and the audit chain |
 //! | `moved` | whether the store was moved to another database |
 //! | `backup` | a copy of a store that may be running |
 //! | `durability` | what a commit means, for those who measure |
@@ -21,6 +21,7 @@
 mod accept;
 mod admit;
 mod archive;
+mod audit;
 mod backup;
 mod commit;
 mod durability;
@@ -34,6 +35,7 @@ mod log;
 mod mark;
 pub(crate) mod moved;
 mod open;
+mod private;
 mod readers;
 mod reads;
 mod records;
@@ -49,17 +51,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use landfall_core::audit::{Ends, Link, New, Row};
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::audit::{AuditLog, Page};
 use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::{
-    Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary, Leases, Log,
-    Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
+    Acceptance, Acquired, Broken, ChainRecord, Command, Error, Holders, Kept, LaneRecord, LaneSummary,
+    Leases, Log, Older, Pulse, Reads, TxQuery, TxRecord, Write, WriteError, Written,
 };
 use landfall_core::request::CallId;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{
-    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Namespace, RequestId, SessionId, Token,
-    TxHash, TxId,
+    Account, CallerNonce, ChainId, CommandId, JournalSeq, LaneId, Millis, Namespace, RequestId, SessionId,
+    Token, TxHash, TxId,
 };
 
 pub use backup::{BackedUp, BackupError, backup};
@@ -168,7 +172,7 @@ impl Log for Sqlite {
         }
     }
 
-    async fn accept(&self, commands: Vec<Command>) -> Result<bool, WriteError> {
+    async fn accept(&self, commands: Vec<Command>) -> Result<Acceptance, WriteError> {
         self.inner.is_there().map_err(WriteError::Failed)?;
         match self.inner.writer.run(move |side| accept::accept(side, &commands)).await {
             Ok(accepted) => accepted,
@@ -382,5 +386,28 @@ impl Records for Sqlite {
         let below = below.to_owned();
         let work = move |scope: &mut scope::Scope<'_>| records::trim(scope, kind, &below, limit);
         self.inner.writer.transaction("remove old records", work).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for Sqlite {
+    async fn append_audit(&self, entries: Vec<New>) -> Result<Link, Error> {
+        self.inner.is_there()?;
+        let work = move |scope: &mut scope::Scope<'_>| audit::append(scope, entries);
+        self.inner.writer.transaction("write the audit log", work).await
+    }
+
+    async fn audit_ends(&self) -> Result<Ends, Error> {
+        let look = |look: &readers::Look<'_>| audit::ends(look.db, look.namespace);
+        self.inner.readers.read("read the ends of the audit log", look).await
+    }
+
+    async fn audit_rows(&self, page: Page, limit: u32) -> Result<Vec<Row>, Error> {
+        self.inner.readers.read("read the audit log", move |look| audit::list(look, page, limit)).await
+    }
+
+    async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error> {
+        let work = move |scope: &mut scope::Scope<'_>| audit::trim(scope, before, limit, now);
+        self.inner.writer.transaction("remove old rows of the audit log", work).await
     }
 }

@@ -51,22 +51,27 @@ impl Source {
         Ok(source)
     }
 
-    /// The other database is a new one: nothing would hold there what is to hold here.
+    /// Every namespace that the file is an older copy for must be accepted, but archives, which nobody serves. They are moved as they are.
     fn refuse_if_older(&self, verdict: &Verdict) -> Result<(), OpenError> {
-        let why: Option<String> = self
+        let refused = |why: String| OpenError::Older { file: self.file.clone(), why };
+        if let Verdict::Older(why) = verdict {
+            return Err(refused(why.sentence()));
+        }
+        let sql =
+            "SELECT namespace.name, older.why FROM older JOIN namespace ON namespace.id = older.namespace
+             WHERE json_extract(older.why, '$.type') <> 'accepted' AND namespace.name NOT GLOB '*~[0-9]*~[0-9]*'
+             ORDER BY namespace.id LIMIT 1";
+        let found: Option<(String, String)> = self
             .db
-            .query_row("SELECT why FROM older LIMIT 1", [], |row| row.get(0))
+            .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
             .map_err(|error| from_sql(&self.file, &error))?;
-        let stored = why.and_then(|why| serde_json::from_str::<Older>(&why).ok());
-        let older = match verdict {
-            Verdict::Older(why) => Some(why.clone()),
-            Verdict::First | Verdict::Well => Older::unaccepted(stored),
-        };
-        match older {
-            Some(why) => Err(OpenError::Older { file: self.file.clone(), why: why.sentence() }),
-            None => Ok(()),
-        }
+        let Some((namespace, why)) = found else { return Ok(()) };
+        let why = serde_json::from_str::<Older>(&why).map_err(|error| OpenError::Damaged {
+            file: self.file.clone(),
+            detail: format!("why it is an older copy cannot be read: {error}"),
+        })?;
+        Err(refused(format!("in the namespace {namespace}, {}", why.sentence())))
     }
 
     pub(crate) fn file(&self) -> &Path {

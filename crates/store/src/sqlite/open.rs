@@ -2,7 +2,7 @@
 //!
 //! Nothing is changed before it is known that the file is ours and not newer than this program.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::known::Known;
 use super::log::LogLength;
 use super::mark::{self, Found, Marker, Row, Verdict};
 use super::moved;
+use super::private;
 use super::schema::{self, Identity};
 use super::writer::WriteSide;
 
@@ -111,8 +112,8 @@ pub enum OpenError {
     )]
     StrangeLog { file: PathBuf },
     #[error(
-        "{why} ({}). It is not moved: what it has forgotten could be sent again. Start a server on it and run `landfall store \
-         accept` first; see docs/backup.md", .file.display()
+        "{why} ({}). It is not moved: what it has forgotten could be sent again. Start a server on it, in every namespace that \
+         is not accepted, and run `landfall store accept` there first; see docs/backup.md", .file.display()
     )]
     Older { file: PathBuf, why: String },
     #[error("there is no database {}. Correct the path", .file.display())]
@@ -136,7 +137,17 @@ pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
     let path = location.strip_prefix("sqlite://").or_else(|| location.strip_prefix("sqlite:"));
     let path = path.unwrap_or(location);
     let bad = path.is_empty() || path.starts_with(":memory:") || path.contains("://") || path.ends_with('/');
-    if bad { Err(OpenError::BadLocation { text: location.to_owned() }) } else { Ok(PathBuf::from(path)) }
+    if bad { Err(OpenError::BadLocation { text: without_login(location) }) } else { Ok(PathBuf::from(path)) }
+}
+
+/// A URL of another kind may have a password in it.
+fn without_login(location: &str) -> String {
+    match (location.find("://"), location.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 <= at => {
+            format!("{}…{}", &location[..scheme + 3], &location[at..])
+        }
+        _ => location.to_owned(),
+    }
 }
 
 /// Opens the file for writing, alone, at the newest schema.
@@ -185,6 +196,7 @@ pub(super) fn open_alone(file: &Path, options: &Options) -> Result<Alone, OpenEr
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(&file, flags).map_err(known)?;
     let version = check(&db, &file)?;
+    private::tighten(&file);
     tune_writer(&db, options).map_err(known)?;
     schema::migrate(&mut db, version).map_err(known)?;
     let row = Row::read(&db).map_err(known)?;
@@ -230,15 +242,20 @@ impl Locks {
     fn take(file: &Path) -> Result<Self, OpenError> {
         let mut name = file.as_os_str().to_owned();
         name.push(".lock");
-        let beside = File::options().create(true).truncate(false).write(true).open(PathBuf::from(name));
+        let beside = owners().truncate(false).write(true).open(PathBuf::from(name));
         let beside = locked(file, beside)?;
-        let itself = if cfg!(unix) {
-            Some(locked(file, File::options().create(true).append(true).open(file))?)
-        } else {
-            None
-        };
+        let itself = if cfg!(unix) { Some(locked(file, owners().append(true).open(file))?) } else { None };
         Ok(Self { _beside: beside, _itself: itself })
     }
+}
+
+/// A file that is made for its owner alone if it is missing. SQLite gives its log the same mode.
+fn owners() -> OpenOptions {
+    let mut options = File::options();
+    options.create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn locked(file: &Path, opened: io::Result<File>) -> Result<File, OpenError> {
@@ -331,9 +348,13 @@ fn tune_statements(db: &Connection) -> rusqlite::Result<()> {
 /// they are gone.
 fn enter(db: &mut Connection, namespace: &Namespace, verdict: &Verdict) -> Result<i64, Fault> {
     let open = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    open.execute("INSERT INTO namespace (name) VALUES (?1) ON CONFLICT DO NOTHING", params![namespace.0])?;
+    let made = open
+        .execute("INSERT INTO namespace (name) VALUES (?1) ON CONFLICT DO NOTHING", params![namespace.0])?;
     let id =
         open.query_row("SELECT id FROM namespace WHERE name = ?1", params![namespace.0], |row| row.get(0))?;
+    if made > 0 {
+        accept::is_born(&open, id)?;
+    }
     open.execute("UPDATE lane SET session = NULL WHERE session IS NOT NULL", [])?;
     open.execute("DELETE FROM session", [])?;
     match verdict {

@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::error::Fault;
-use crate::columns::AttemptDetails;
+use crate::columns::{AttemptDetails, command_read};
 pub(super) use crate::columns::{bits, number, phase_code, state_code};
-use crate::journal;
+use crate::journal::{self, Read};
 
 pub(super) fn json<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::corrupt(what, error))
@@ -111,7 +111,8 @@ pub(super) fn entries(row: &Row<'_>) -> Result<Vec<JournalRow>, Fault> {
     let (seq, at) = (JournalSeq(row.get(0)?), Millis(number(row.get(4)?)));
     let entries = journal::entries(seq, at, column(row, 5)?);
     let entries = entries.map_err(|error| Fault::corrupt("journal.entry", error))?;
-    Ok(entries.into_iter().map(|(seq, at, entry)| JournalRow { seq, lane, tx, at, entry }).collect())
+    let row = |(seq, Read { at, entry, by })| JournalRow { seq, lane, tx, at, entry, by };
+    Ok(entries.into_iter().map(row).collect())
 }
 
 /// A row of `command.id, command.at, command.kind`.
@@ -120,12 +121,9 @@ pub(super) fn command_id(row: &Row<'_>) -> Result<CommandId, Fault> {
 }
 
 pub(super) fn command(row: &Row<'_>, lane: LaneId) -> Result<Command, Fault> {
-    Ok(Command {
-        id: command_id(row)?,
-        lane,
-        kind: json("command.kind", column(row, 2)?)?,
-        at: Millis(number(row.get(1)?)),
-    })
+    let text: &str = column(row, 2)?;
+    let (kind, by) = command_read(text).map_err(|error| Fault::corrupt("command.kind", error))?;
+    Ok(Command { id: command_id(row)?, lane, kind, at: Millis(number(row.get(1)?)), by })
 }
 
 /// A text or blob column, borrowed from the row.

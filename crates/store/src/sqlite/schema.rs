@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_by_age.sql"),
     include_str!("migrations/0009_calls.sql"),
     include_str!("migrations/0010_mark.sql"),
+    include_str!("migrations/0011_audit.sql"),
 ];
 
 /// The version this program writes.

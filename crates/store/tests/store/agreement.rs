@@ -143,7 +143,7 @@ async fn commit_of(store: &dyn Store, draft: &Turn) -> LaneCommit {
     commit.closed = draft.closed.iter().map(|slot| Slot(*slot)).collect();
     for tx in &draft.entries {
         let entry = Entry::LaneHeld { text: "held".to_owned() };
-        commit.journal.push(NewEntry { tx: tx.map(tx_id), at: Millis(7), entry });
+        commit.journal.push(NewEntry { tx: tx.map(tx_id), at: Millis(7), entry, by: None });
     }
     commit.commands_done = draft.done.iter().map(|id| command_id(*id)).collect();
     commit

@@ -1,5 +1,6 @@
 //! Transactions, commits and attempts to store, from small numbers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::{Address, B256, Bytes, U256};
@@ -7,14 +8,14 @@ use landfall_core::attempt::{Attempt, SendHints};
 use landfall_core::fees::Fees;
 use landfall_core::journal::{Entry, NewEntry};
 use landfall_core::ports::store::{
-    Acquired, Admission, Command, CommandKind, LaneCommit, LaneRow, Leases as _, Store, TxUpdate, Write,
-    WriteError, Written,
+    Acceptance, Acquired, Admission, Command, CommandKind, LaneCommit, LaneRow, Leases as _, Store, TxUpdate,
+    Write, WriteError, Written,
 };
 use landfall_core::request::{AtOnce, CallId, NewTransaction, Options, Payload, Request, fingerprint};
 use landfall_core::transaction::{Reason, ReasonCode, Status, Transaction, TxState};
 use landfall_core::{
     Account, ApiKeyId, CallerNonce, ChainId, CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis,
-    Price, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
+    Origin, Price, RequestId, SessionId, Slot, Token, TxHash, TxId, Wei,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
@@ -52,6 +53,12 @@ pub(crate) fn hash(n: u64) -> TxHash {
 }
 
 /// A request number `n` for a lane, without a key, that pays `n` wei.
+/// Who asked: somebody with a key, or without one.
+pub(crate) fn origin(n: u64) -> Arc<Origin> {
+    let key = n.is_multiple_of(2).then(|| format!("{n:016x}").into());
+    Arc::new(Origin { key, name: format!("caller {n}").into(), address: Some([192, 0, 2, 1].into()) })
+}
+
 pub(crate) fn request(lane: LaneId, n: u64) -> NewTransaction {
     let payload = Payload { to: Some(account(200)), value: Wei(U256::from(n)), ..Payload::default() };
     let options = Options { metadata: Some(format!("{{\"n\":{n}}}")), ..Options::default() };
@@ -64,6 +71,7 @@ pub(crate) fn request(lane: LaneId, n: u64) -> NewTransaction {
         accepted_at: Millis(1_000 + n),
         retry_of: None,
         at_once: None,
+        origin: Some(origin(n)),
     };
     NewTransaction { id: tx_id(n), lane, request }
 }
@@ -149,7 +157,7 @@ pub(crate) fn bind(lane: LaneId, token: Token, version: u64, n: u64, slot: u64) 
     LaneCommit {
         row: LaneRow { cursor: Some(Slot(slot + 1)), ..LaneRow::default() },
         txs: vec![update(n, TxState::Signed, Some(slot))],
-        journal: vec![NewEntry { tx: Some(tx_id(n)), at: Millis(2_000), entry }],
+        journal: vec![NewEntry { tx: Some(tx_id(n)), at: Millis(2_000), entry, by: None }],
         attempts: vec![first],
         ..turn(lane, token, version)
     }
@@ -158,11 +166,11 @@ pub(crate) fn bind(lane: LaneId, token: Token, version: u64, n: u64, slot: u64) 
 /// An entry about a transaction that ended without bytes.
 pub(crate) fn failed_entry(n: u64) -> NewEntry {
     let reason = Reason { code: ReasonCode::WouldRevert, text: "it would revert".to_owned() };
-    NewEntry { tx: Some(tx_id(n)), at: Millis(3_000), entry: Entry::Failed { reason } }
+    NewEntry { tx: Some(tx_id(n)), at: Millis(3_000), entry: Entry::Failed { reason }, by: Some(origin(n)) }
 }
 
 pub(crate) fn command(lane: LaneId, n: u64, kind: CommandKind) -> Command {
-    Command { id: command_id(n), lane, kind, at: Millis(n) }
+    Command { id: command_id(n), lane, kind, at: Millis(n), by: Some(origin(n)) }
 }
 
 /// Writes one thing.
@@ -220,6 +228,28 @@ pub(crate) async fn acquire(store: &dyn Store, lane: LaneId, by: u64) -> Token {
         Acquired::Yes { token } => token,
         held @ Acquired::HeldBy { .. } => panic!("not acquired: {held:?}"),
     }
+}
+
+/// A person accepts the store, for every lane that it has.
+pub(crate) async fn accept_all(store: &dyn Store) -> bool {
+    let lanes = store.lanes().await.unwrap();
+    let word = |(n, lane): (u64, LaneId)| command(lane, 5_000 + n, CommandKind::AcceptStore { seen: None });
+    let lanes = lanes.into_iter().map(|summary| summary.lane);
+    store.accept((0..).zip(lanes).map(word).collect()).await.unwrap() == Acceptance::Yes
+}
+
+/// The row of a lane of an older copy, which has seen the chain's count and what it did in a slot.
+pub(crate) fn with_older_count() -> LaneRow {
+    let forgotten = std::collections::BTreeMap::from([(Slot(3), u64::MAX)]);
+    LaneRow { cursor: Some(Slot(4)), older_count: Some(Slot(6)), forgotten, ..LaneRow::default() }
+}
+
+pub(crate) async fn store_older_count(store: &dyn Store) {
+    let token = own(store, lane(1)).await;
+    let mut change = turn(lane(1), token, 0);
+    change.row = with_older_count();
+    commit(store, change).await.unwrap();
+    store.close_session(session(1)).await.unwrap();
 }
 
 pub(crate) fn ids(txs: &[Transaction]) -> Vec<TxId> {

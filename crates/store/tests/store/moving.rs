@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use landfall_core::audit::{New, Verifier};
+use landfall_core::ports::audit::{AuditLog as _, Page};
 use landfall_core::ports::store::{Admission, Forget, Leases, Older, Reads, Store, Write};
 use landfall_core::transaction::TxState;
 use landfall_core::{JournalSeq, Millis, Namespace, QueueOrder, Slot, Token};
@@ -42,6 +44,9 @@ impl Moving {
             let text = moving.runtime.block_on(async {
                 fill(&store).await;
                 forget_one(&store).await;
+                let entry = |n| New { at: Millis(n), text: format!(r#"{{"in":"{space}","n":{n}}}"#) };
+                store.append_audit((1..=5).map(entry).collect()).await.unwrap();
+                store.trim_audit(Millis(3), 10, Millis(9)).await.unwrap();
                 everything(&store).await
             });
             moving.before.push(text);
@@ -82,6 +87,15 @@ impl Moving {
             for (space, before) in SPACES.iter().zip(&self.before) {
                 let store = self.database.open_in(space).await;
                 assert_eq!(&everything(&store).await, before);
+                let rows = store.audit_rows(Page::After(0), 10).await.unwrap();
+                assert_eq!(rows.iter().take(4).map(|row| row.seq).collect::<Vec<_>>(), [3, 4, 5, 6]);
+                assert!(rows[0].text.contains(space), "{rows:?}");
+                store.append_audit(vec![New { at: Millis(10), text: "{}".to_owned() }]).await.unwrap();
+                let ends = store.audit_ends().await.unwrap();
+                let mut verifier = Verifier::new(ends.anchor, None);
+                let rows = store.audit_rows(Page::After(0), 10).await.unwrap();
+                rows.iter().for_each(|row| verifier.take(row));
+                assert_eq!(verifier.end(ends.head).findings, [], "the chain goes on");
             }
             let store = self.database.open().await;
             goes_on(&store).await;
@@ -148,6 +162,38 @@ fn a_moved_store_has_everything_and_goes_on_from_there() {
     assert!(refused.contains("was moved to postgres") && refused.contains("store.url"), "{refused}");
     assert!(matches!(moving.migrate(None).unwrap().unwrap(), Outcome::WasMoved { .. }));
     assert!(moving::abandon(&moving.location()).is_err(), "too late");
+}
+
+/// A lane that the copy had never used is compared when it is first used, also if that is after the move.
+#[test]
+fn that_a_store_was_accepted_as_an_older_copy_is_moved_with_it() {
+    let moving = Moving::new();
+    let accept = |space: &str| {
+        let store = moving.file(space).unwrap();
+        assert!(moving.runtime.block_on(accept_all(&store)));
+    };
+    let archive = "default~7~1";
+    drop(moving.file(archive).unwrap());
+    let store = moving.file("default").unwrap();
+    moving.runtime.block_on(store.take_for_older()).unwrap();
+    drop(store);
+    accept("default");
+    // The other namespace still waits for a person's word, which no other database would wait for.
+    let refused = moving.migrate(None).unwrap().unwrap_err();
+    assert!(matches!(refused, Error::File(OpenError::Older { .. })), "{refused}");
+    assert!(refused.to_string().contains("namespace other"), "{refused}");
+    accept("other");
+    let Outcome::Moved(rows) = moving.migrate(None).unwrap().unwrap() else { panic!("it was moved before") };
+    assert!(rows.contains(&("older", 3)), "{rows:?}");
+    moving.runtime.block_on(async {
+        for space in SPACES {
+            let store = moving.database.open_in(space).await;
+            assert_eq!(store.older().await.unwrap(), None);
+            assert_eq!(store.load_lane(lane(9)).await.unwrap().older, Some(Older::Accepted));
+        }
+        // Nobody serves it, and it is as it was.
+        assert_eq!(moving.database.open_in(archive).await.older().await.unwrap(), Some(Older::Said));
+    });
 }
 
 #[test]
@@ -226,6 +272,12 @@ fn a_store_is_moved_to_nothing_that_is_in_use() {
     other.database.url.clone_from(&moving.database.url);
     other.database.options.schema.clone_from(&moving.database.options.schema);
     assert!(matches!(other.migrate(None).unwrap(), Err(Error::NotEmpty { .. })));
+    // Nor into a database that has forgotten what it did.
+    let other = Moving::new();
+    let restored = other.served().unwrap();
+    other.runtime.block_on(restored.take_for_older()).unwrap();
+    drop(restored);
+    assert!(matches!(other.migrate(None).unwrap(), Err(Error::Older { .. })));
     // And a file finds its own database only.
     let elsewhere = Database::new();
     let options = elsewhere.options.clone();

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use landfall_core::ports::audit::AuditLog;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::records::Records;
 use landfall_core::ports::store::Store;
@@ -35,8 +36,8 @@ enum Adapter {
 }
 
 /// All that an adapter is.
-trait Both: Store + Records {}
-impl<T: Store + Records> Both for T {}
+trait Both: Store + Records + AuditLog {}
+impl<T: Store + Records + AuditLog> Both for T {}
 
 /// One store in a place of its own.
 pub(crate) struct World {
@@ -70,6 +71,10 @@ impl World {
     }
 
     pub(crate) fn records(&self) -> &dyn Records {
+        &**self.store.as_ref().unwrap()
+    }
+
+    pub(crate) fn audit(&self) -> &dyn AuditLog {
         &**self.store.as_ref().unwrap()
     }
 

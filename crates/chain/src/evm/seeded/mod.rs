@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use self::node::{LIMIT, Node, Truth};
 use super::EvmChain;
+use super::callers::Callers;
 use super::config::Config;
 use super::name::Name;
 use super::planted::{self, Planted};
@@ -151,9 +152,10 @@ impl World {
         let links = nodes.iter().zip(&config.endpoints).map(|(node, url)| {
             (Name::of(&Url::parse(url).unwrap()), Link::Made(Arc::clone(node) as Arc<dyn MadeNode>))
         });
-        let clock = Arc::new(TheTime(truth.begun));
-        let pool = Pool::over(&config, clock, links.collect()).unwrap();
-        let chain = EvmChain::over(pool, &config);
+        let clock: Arc<dyn Clock> = Arc::new(TheTime(truth.begun));
+        let pool = Arc::new(Pool::over(&config, Arc::clone(&clock), links.collect()).unwrap());
+        let callers = Callers::over(&config, &pool, &clock, Vec::new());
+        let chain = EvmChain::over(pool, callers, &config);
         Self { truth, chain, nodes, book, handed: Mutex::default(), sent: Mutex::default() }
     }
 

@@ -14,7 +14,7 @@ use landfall_core::ports::chain::Chain;
 use landfall_core::ports::clock::Clock;
 use landfall_core::ports::signer::Signer;
 use landfall_core::{Account, ChainId, ContentVersion, Gas, LaneId, Millis, Price, Slot, Wei};
-use landfall_signer::{LocalSigner, Source};
+use landfall_signer::{LocalSigner, Place, Source};
 
 /// The first of anvil's public test keys.
 const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
@@ -31,7 +31,7 @@ impl Clock for Still {
 }
 
 pub(crate) fn signer() -> LocalSigner {
-    let source = Source::PrivateKey { env: "KEY".into() };
+    let source = Source::PrivateKey { from: Place::Env("KEY".into()) };
     LocalSigner::load_with(&source, None, |_| Some(KEY.to_owned())).unwrap()
 }
 

@@ -175,8 +175,12 @@ impl World {
             }
             Step::Reset => self.command(CommandKind::Reset),
             Step::Disable => self.command(CommandKind::Disable),
-            Step::Approve(nth) => self.command_on(nth, |tx| CommandKind::Approve { tx, version: None }),
-            Step::Reject(nth) => self.command_on(nth, |tx| CommandKind::Reject { tx, version: None }),
+            Step::Approve(nth) => {
+                self.command_on(nth, |tx| CommandKind::Approve { tx, version: None, held_for: None })
+            }
+            Step::Reject(nth) => {
+                self.command_on(nth, |tx| CommandKind::Reject { tx, version: None, held_for: None })
+            }
             Step::Pause => self.command(CommandKind::Pause),
             Step::Resume => self.command(CommandKind::Resume),
             Step::Act(nth, fault) => {
@@ -268,7 +272,13 @@ impl World {
         }
     }
 
-    pub(in super::super) fn command(&mut self, kind: CommandKind) {
+    pub(in super::super) fn command(&mut self, mut kind: CommandKind) {
+        // A person says what is seen.
+        if let CommandKind::Approve { tx, held_for, .. } | CommandKind::Reject { tx, held_for, .. } =
+            &mut kind
+        {
+            *held_for = self.desk.store.tx(*tx).status.forgotten_as;
+        }
         self.desk.store.command(kind, self.desk.now);
         self.turn(vec![LaneEvent::Work]);
     }
@@ -440,7 +450,7 @@ impl World {
             .map(|tx| tx.id)
             .collect();
         for tx in asked {
-            self.command(CommandKind::Approve { tx, version: None });
+            self.command(CommandKind::Approve { tx, version: None, held_for: None });
         }
     }
 

@@ -11,7 +11,7 @@ use crate::ports::store::{Command, CommandKind, LaneCommit, LaneRecord, LaneRow,
 use crate::request::Request;
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction, TxState};
-use crate::{CommandId, LaneVersion, Millis, QueueOrder, Slot, Token, TxId};
+use crate::{CommandId, LaneVersion, Millis, Origin, QueueOrder, Slot, Token, TxId};
 
 /// At most this many commands are shown at once.
 pub(in super::super) const COMMANDS: usize = 8;
@@ -43,13 +43,14 @@ impl ModelStore {
         let at = request.accepted_at;
         let status = Status::accepted(at);
         self.txs.insert(id, Transaction { id, lane: LANE, order, request: Arc::new(request), status });
-        self.journal.push(NewEntry { tx: Some(id), at, entry: Entry::Accepted });
+        self.journal.push(NewEntry { tx: Some(id), at, entry: Entry::Accepted, by: None });
         id
     }
 
     pub(in super::super) fn command(&mut self, kind: CommandKind, at: Millis) -> CommandId {
         let id = CommandId::new(at, self.commands.len() as u128 + 1);
-        self.commands.push((Command { id, lane: LANE, kind, at }, false));
+        let by = Origin { key: Some(id.to_string().into()), name: "an operator".into(), address: None };
+        self.commands.push((Command { id, lane: LANE, kind, at, by: Some(Arc::new(by)) }, false));
         id
     }
 

@@ -161,8 +161,8 @@ fn when_the_other_fails_it_is_cancelled_or_held_as_its_caller_said() {
     assert_eq!(told, 1);
     let why = world.desk.lane.explain(held, world.desk.now).unwrap();
     assert!(why.contains("ended as cancelled") && why.contains("approve it"), "{why}");
-    world.command(CommandKind::Approve { tx: held, version: None });
-    world.command(CommandKind::Reject { tx: refused, version: None });
+    world.command(CommandKind::Approve { tx: held, version: None, held_for: None });
+    world.command(CommandKind::Reject { tx: refused, version: None, held_for: None });
     world.rest();
     world.finalise();
     assert_eq!(world.desk.store.state(held), TxState::Confirmed);

@@ -163,11 +163,27 @@ fn above_the_limit_a_person_is_asked_even_if_it_brings_its_gas() {
 }
 
 #[test]
+fn a_delegation_of_the_senders_own_code_is_above_every_limit() {
+    let address = crate::Account(alloy_primitives::Address::repeat_byte(0xcc));
+    let list = vec![crate::request::Authorization { chain: None, address, signed: None }];
+    let payload = crate::request::Payload { authorization_list: list, ..payment_with_gas(0) };
+    let mut asking = world(with_approval());
+    let id = asking.submit_as(payload.clone(), Options::default());
+    asking.rest();
+    assert_eq!(asking.desk.store.state(id), TxState::AwaitingApproval);
+    assert_eq!(asking.slot_of(id), None);
+    let mut unasked = world(settings());
+    let id = unasked.submit_as(payload, Options::default());
+    unasked.rest();
+    assert_eq!(unasked.desk.store.state(id), TxState::Broadcast);
+}
+
+#[test]
 fn after_a_yes_it_is_checked_again_and_then_signed() {
     let mut world = world(with_approval());
     let id = world.submit_as(payment(101), Options::default());
     world.rest();
-    world.command(CommandKind::Approve { tx: id, version: None });
+    world.command(CommandKind::Approve { tx: id, version: None, held_for: None });
     world.carry(Kind::Load, Fault::None);
     assert_eq!(world.desk.store.state(id), TxState::Simulated);
     assert!(world.started(Kind::Prepare) && !world.started(Kind::Sign));
@@ -180,7 +196,7 @@ fn after_a_no_it_fails() {
     let mut world = world(with_approval());
     let id = world.submit_as(payment(101), Options::default());
     world.rest();
-    world.command(CommandKind::Reject { tx: id, version: None });
+    world.command(CommandKind::Reject { tx: id, version: None, held_for: None });
     world.rest();
     let reason = world.desk.store.tx(id).status.reason.clone();
     assert_eq!(reason.map(|reason| reason.code), Some(ReasonCode::Rejected));

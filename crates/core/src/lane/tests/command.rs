@@ -1,5 +1,6 @@
 use super::super::test_world::{COMMANDS, Fault, Step, World, payment};
 use super::{Kind, remote, settings, world};
+use crate::journal::Entry;
 use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
 use crate::request::Options;
@@ -344,4 +345,27 @@ fn a_resume_that_is_repeated_adds_nothing() {
     assert_eq!(world.open_commands(), 1);
     world.read_on();
     assert_eq!((world.open_commands(), world.slot_of(id)), (0, Some(6)));
+}
+
+/// Entries that were asked for name who asked, done at once or later; entries that the lane makes by itself name nobody.
+#[test]
+fn what_a_command_leads_to_says_who_asked_and_nothing_else_does() {
+    let mut world = world(settings());
+    let id = world.submit();
+    world.rest();
+    world.command(CommandKind::Pause);
+    world.rest();
+    world.command(CommandKind::Fill { from: Slot(6), to: Slot(6) });
+    world.rest();
+    world.cancel(id);
+    world.rest();
+    world.finalise();
+    let asked = |entry: &Entry| {
+        matches!(entry, Entry::LanePaused { .. } | Entry::LaneFilled { .. } | Entry::EndingBegan { .. })
+    };
+    let journal = &world.desk.store.journal;
+    assert_eq!(journal.iter().filter(|new| asked(&new.entry)).count(), 3, "{journal:?}");
+    for new in journal {
+        assert_eq!(new.by.is_some(), asked(&new.entry), "{new:?}");
+    }
 }

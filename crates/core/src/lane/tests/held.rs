@@ -1,9 +1,9 @@
 //! Transactions that may have landed before the store was put back: why each is held, and what a person's word does.
 
-use super::super::test_world::payment;
+use super::super::test_world::{Fault, payment};
 use super::older::{accept, put_back, used};
 use super::put_back::never_used;
-use super::{World, settings, world};
+use super::{Kind, World, remote, settings, world};
 use crate::journal::Entry;
 use crate::ports::store::CommandKind;
 use crate::request::{After, AfterState, OnFailure, Options, Payload};
@@ -38,7 +38,7 @@ fn one_that_is_released_for_another_reason_is_held_as_landed() {
         world.desk.store.tx(like_it).status.held.as_ref().unwrap().code,
         ReasonCode::PredecessorFailed
     );
-    world.command(CommandKind::Approve { tx: like_it, version: None });
+    world.command(CommandKind::Approve { tx: like_it, version: None, held_for: None });
     world.rest();
     world.finalise();
     assert_eq!(world.slot_of(like_it), None, "it may have landed");
@@ -75,16 +75,42 @@ fn a_person_who_says_which_one_landed_speaks_of_the_nonce_that_was_shown() {
     let held: Vec<TxId> = (0..2).map(|_| world.submit_as(payment(7), Options::default())).collect();
     world.rest();
     for tx in held {
-        world.command(CommandKind::Reject { tx, version: None });
+        world.command(CommandKind::Reject { tx, version: None, held_for: None });
         world.rest();
         let status = world.desk.store.tx(tx).status.clone();
         assert_eq!(status.reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
     }
     let late = world.submit_as(payment(7), Options::default());
     world.rest();
-    assert_eq!(world.slot_of(late), None, "the second is not accounted for");
-    let why = world.desk.lane.explain(late, world.desk.now).unwrap();
-    assert!(why.contains("nonce 6"), "{why}");
+    assert!(world.slot_of(late).is_some(), "both are accounted for, each by its own word");
+}
+
+/// Two have landed and three wait that do the same: each word is about a nonce of its own, and the last one is another payment.
+#[test]
+fn words_on_several_alike_account_for_a_nonce_each() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    used(&mut world, &payment(7));
+    let held: Vec<TxId> = (0..3).map(|_| world.submit_as(payment(7), Options::default())).collect();
+    accept(&mut world);
+    world.finalise();
+    let shown = |world: &World, tx: TxId| world.desk.store.tx(tx).status.forgotten_as;
+    let slots: Vec<_> = held.iter().map(|tx| shown(&world, *tx)).collect();
+    assert_eq!(slots, [Some(Slot(5)), Some(Slot(6)), Some(Slot(5))]);
+    world.command(CommandKind::Reject { tx: held[0], version: None, held_for: None });
+    world.rest();
+    assert_eq!(shown(&world, held[2]), Some(Slot(6)), "its nonce is accounted for; another one did the same");
+    world.command(CommandKind::Reject { tx: held[1], version: None, held_for: None });
+    world.command(CommandKind::Approve { tx: held[2], version: None, held_for: None });
+    world.rest();
+    for tx in &held[..2] {
+        let reason = world.desk.store.tx(*tx).status.reason.clone();
+        assert_eq!(reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
+    }
+    assert_eq!(world.slot_of(held[2]), Some(7), "one yes is enough");
+    let next = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert!(!world.desk.store.tx(next).status.may_have_landed(), "nothing is remembered any more");
 }
 
 #[test]
@@ -105,18 +131,21 @@ fn a_persons_word_on_what_is_held_is_for_the_content_that_was_looked_at() {
     world.rest();
     // Whoever looked at the first content has not spoken of the second.
     for word in [
-        CommandKind::Approve { tx: id, version: Some(ContentVersion(1)) },
-        CommandKind::Reject { tx: id, version: Some(ContentVersion(1)) },
+        CommandKind::Approve { tx: id, version: Some(ContentVersion(1)), held_for: None },
+        CommandKind::Reject { tx: id, version: Some(ContentVersion(1)), held_for: None },
     ] {
         world.command(word);
         world.rest();
         assert!(world.desk.store.tx(id).status.may_have_landed());
     }
     world.command(CommandKind::Pause);
+    world.rest();
+    let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(why.starts_with("nonce 5") && why.ends_with("; also, an operator paused the lane"), "{why}");
     for slot in [5, 6] {
         let status = world.desk.store.tx(id).status.clone();
         assert_eq!(status.forgotten_as, Some(Slot(slot)), "the newest content first, then the one before");
-        world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)) });
+        world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(2)), held_for: None });
         world.rest();
     }
     assert!(!world.desk.store.tx(id).status.may_have_landed());
@@ -140,7 +169,7 @@ fn an_approval_does_not_go_over_to_another_content_that_was_forgotten() {
     world.command(CommandKind::Pause);
     let id = world.submit_as(payment(8), Options::default());
     world.rest();
-    world.command(CommandKind::Approve { tx: id, version: None });
+    world.command(CommandKind::Approve { tx: id, version: None, held_for: None });
     world.rest();
     assert!(!world.desk.store.tx(id).status.may_have_landed());
     let payload = Box::new(payment(7));
@@ -165,8 +194,8 @@ fn where_more_do_the_same_than_landed_a_person_says_which() {
     for id in both {
         assert!(world.desk.store.tx(id).status.may_have_landed() && world.slot_of(id).is_none());
     }
-    world.command(CommandKind::Reject { tx: both[0], version: None });
-    world.command(CommandKind::Approve { tx: both[1], version: None });
+    world.command(CommandKind::Reject { tx: both[0], version: None, held_for: None });
+    world.command(CommandKind::Approve { tx: both[1], version: None, held_for: None });
     for _ in 0..3 {
         world.finalise();
     }
@@ -215,7 +244,7 @@ fn a_replaced_one_that_is_rejected_accounts_for_no_nonce() {
     world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
     world.rest();
     assert!(world.desk.store.tx(id).status.may_have_landed(), "its first content may have landed");
-    world.command(CommandKind::Reject { tx: id, version: None });
+    world.command(CommandKind::Reject { tx: id, version: None, held_for: None });
     world.rest();
     let late = world.submit_as(payment(7), Options::default());
     world.rest();
@@ -227,8 +256,11 @@ fn a_replaced_one_that_is_rejected_accounts_for_no_nonce() {
 fn a_word_from_before_an_acceptance_says_nothing_of_what_may_have_landed() {
     let settings = LaneSettings { approve_above: Some(crate::Wei::default()), ..settings() };
     for (word, state) in [
-        ((|tx| CommandKind::Approve { tx, version: None }) as fn(TxId) -> CommandKind, TxState::Accepted),
-        (|tx| CommandKind::Reject { tx, version: None }, TxState::Failed),
+        (
+            (|tx| CommandKind::Approve { tx, version: None, held_for: None }) as fn(TxId) -> CommandKind,
+            TxState::Accepted,
+        ),
+        (|tx| CommandKind::Reject { tx, version: None, held_for: None }, TxState::Failed),
     ] {
         let mut world = world(settings.clone());
         put_back(&mut world, &payment(7));
@@ -245,4 +277,77 @@ fn a_word_from_before_an_acceptance_says_nothing_of_what_may_have_landed() {
         world.rest();
         assert!(world.desk.store.tx(again).status.may_have_landed());
     }
+}
+
+/// One of them had reserved a slot above the one that was used, and would be signed for it.
+#[test]
+fn where_more_do_the_same_than_landed_one_that_had_reserved_a_slot_waits_too() {
+    let mut world = world(remote());
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    for kind in [Kind::Load, Kind::Prepare] {
+        world.carry(kind, Fault::None);
+    }
+    assert_eq!(both.map(|id| world.slot_of(id)), [Some(5), Some(6)]);
+    assert!(world.desk.store.attempts.is_empty(), "reserved");
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    for id in both {
+        let status = world.desk.store.tx(id).status.clone();
+        assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+    }
+    assert!(world.desk.store.attempts.values().all(|attempt| attempt.no_op), "nothing of them was signed");
+}
+
+/// Whom it was to follow may have failed in a newer copy, so that it was not wanted.
+#[test]
+fn one_that_was_to_follow_another_is_not_called_landed() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let first = world.submit_as(payment(1), Options::default());
+    let after = After { tx: first, state: AfterState::Confirmed, on_failure: OnFailure::Hold };
+    let follows = world.submit_as(payment(7), Options { after: Some(after), ..Options::default() });
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    let status = world.desk.store.tx(follows).status.clone();
+    assert!(status.may_have_landed() && status.won.is_none(), "{status:?}");
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed);
+}
+
+/// The store went back once more, and a second nonce did the same: it may be either of them, or none.
+#[test]
+fn one_that_waits_for_a_person_already_is_not_called_landed_by_another_nonce() {
+    let mut world = went_on_over(&payment(7));
+    let held = world.submit_as(payment(7), Options::default());
+    world.rest();
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    let status = world.desk.store.tx(held).status.clone();
+    assert!(status.may_have_landed() && status.won.is_none(), "{status:?}");
+    assert_eq!(world.desk.store.row.forgotten.len(), 2, "both nonces are to be accounted for");
+}
+
+#[test]
+fn the_nonce_that_is_shown_is_the_one_that_did_the_newest_content() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(8));
+    used(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    let id = world.submit_as(payment(8), Options::default());
+    world.rest();
+    let payload = Box::new(payment(7));
+    world.command(CommandKind::Replace { tx: id, payload, terms: Terms::default() });
+    world.rest();
+    assert_eq!(world.desk.store.tx(id).status.forgotten_as, Some(Slot(6)), "nonce 5 did the one before");
+    world.command(CommandKind::Reject { tx: id, version: None, held_for: None });
+    world.rest();
+    assert_eq!(world.desk.store.row.forgotten.keys().copied().collect::<Vec<_>>(), [Slot(5)]);
 }

@@ -93,7 +93,7 @@ fn an_accepted_store_ends_what_its_forgotten_slots_did_and_sends_the_rest() {
     world.rest();
     let hold = world.desk.lane.hold().unwrap();
     assert!(matches!(hold, Hold::Comparing { first: Slot(5), last: Slot(5), .. }), "{hold:?}");
-    assert!(hold.sentence().contains("did the same as what waits, in block 1"), "{}", hold.sentence());
+    assert!(hold.sentence().contains("up to block 1 must be final first"), "{}", hold.sentence());
     world.finalise();
     assert_eq!(world.desk.lane.hold(), None);
     let status = world.desk.store.tx(landed).status.clone();
@@ -124,7 +124,7 @@ fn one_that_is_handed_in_after_the_store_was_accepted_and_may_have_landed_waits_
     world.rest();
     assert_eq!((world.slot_of(late), world.slot_of(next)), (None, None));
     // A person says that one of them is new; the other may still be what landed.
-    world.command(CommandKind::Approve { tx: next, version: None });
+    world.command(CommandKind::Approve { tx: next, version: None, held_for: None });
     world.rest();
     assert_eq!((world.slot_of(late), world.slot_of(next)), (None, Some(6)));
     world.desk.crash();
@@ -135,14 +135,20 @@ fn one_that_is_handed_in_after_the_store_was_accepted_and_may_have_landed_waits_
     world.rest();
     assert_eq!(world.slot_of(third), None, "what a person approved was another one");
     // That was it.
-    world.command(CommandKind::Reject { tx: late, version: None });
+    world.command(CommandKind::Reject { tx: late, version: None, held_for: None });
     world.rest();
     let status = world.desk.store.tx(late).status.clone();
     assert_eq!(status.state, TxState::Failed);
-    assert!(status.reason.is_some_and(|reason| reason.text.contains("landed already")));
+    assert!(
+        status
+            .reason
+            .is_some_and(|reason| reason.text == "a person said that it has landed already, with nonce 5")
+    );
     let fourth = world.submit_as(payment(7), Options::default());
     world.rest();
-    assert_eq!(world.slot_of(fourth), Some(7), "the nonce is accounted for");
+    assert!(!world.desk.store.tx(fourth).status.may_have_landed(), "the nonce is accounted for");
+    world.finalise();
+    assert_eq!(world.slot_of(fourth), Some(7));
 }
 
 /// By any way but a person's word: its caller would make the same call again, or ask for the same anew.
@@ -162,7 +168,8 @@ fn one_that_may_have_landed_and_ends_without_a_persons_word_is_remembered_and_ke
     let status = world.desk.store.tx(held).status.clone();
     assert_eq!(status.state, TxState::Cancelled);
     assert!(!status.ended_unsigned(), "the call is not free: it may have landed");
-    assert!(status.reason.is_some_and(|reason| reason.text.contains("nonce 5")));
+    let why = status.reason.unwrap().text;
+    assert_eq!(why, "cancelled by the caller; nonce 5 did the same and stays remembered");
     let again = world.submit_as(payment(7), Options::default());
     world.rest();
     assert_eq!(world.slot_of(again), None);
@@ -379,6 +386,50 @@ fn a_content_that_comes_by_a_replace_after_the_store_was_accepted_may_have_lande
     }
     assert_eq!(world.desk.store.state(id), TxState::Confirmed, "it is the content that has landed");
     assert!(world.desk.store.attempts.is_empty());
+}
+
+/// The memory of a forgotten slot must stay true: a reorganisation may still put something else there.
+#[test]
+fn an_accepted_store_goes_on_over_what_is_final_only() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let other = world.submit_as(payment(8), Options::default());
+    accept(&mut world);
+    let hold = world.desk.lane.hold();
+    assert!(matches!(hold, Some(Hold::Comparing { first: Slot(5), last: Slot(5), .. })), "{hold:?}");
+    assert!(world.desk.store.row.forgotten.is_empty() && world.slot_of(other).is_none());
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.row.forgotten.len(), 1);
+    assert_eq!(world.slot_of(other), Some(6));
+}
+
+/// Callers hand everything in again just when the store is accepted: the queue never comes to rest.
+#[test]
+fn an_accepted_store_goes_on_while_requests_keep_coming() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(9_999));
+    for _ in 0..1_200 {
+        world.submit();
+    }
+    let deep = world.submit_as(payment(9_999), Options::default());
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: None });
+    for _ in 0..60 {
+        for _ in 0..4 {
+            world.chain.mine(0, true, world.desk.now);
+        }
+        world.show(0, true);
+        // There is news at every turn, before what was read is looked at.
+        for action in std::mem::take(&mut world.started) {
+            let answer = world.act(action, &Fault::None);
+            world.turn(vec![LaneEvent::Work, answer]);
+        }
+        world.desk.pass(1_000);
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    assert_eq!(world.desk.store.state(deep), TxState::Confirmed);
+    assert_eq!(world.slot_of(deep), None, "it is not paid again");
 }
 
 #[test]

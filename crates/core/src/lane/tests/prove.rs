@@ -9,11 +9,11 @@ use crate::lane::{Action, LaneEvent, Proof};
 use crate::outcome::SendOutcome;
 use crate::ports::chain::Taker;
 use crate::ports::signer;
-use crate::request::{Finality, OnDisplaced, Options, Payload};
+use crate::request::{Authorization, Finality, OnDisplaced, Options, Payload, SignedAuthorization};
 use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState};
 use crate::view::BlockRef;
-use crate::{Millis, Slot, TxHash, TxId};
+use crate::{Account, Millis, Slot, TxHash, TxId};
 
 pub(super) fn wishing(on_displaced: OnDisplaced) -> Options {
     Options { on_displaced: Some(on_displaced), ..Options::default() }
@@ -443,4 +443,25 @@ fn the_journal_of_a_requeued_one_tells_the_whole_story() {
             "confirmed"
         ]
     );
+}
+
+/// A call that is like a delegation in all else did something else.
+#[test]
+fn a_slot_of_a_delegation_is_taken_alike_only_by_the_same_delegation() {
+    let code = Account(alloy_primitives::Address::with_last_byte(0xc0));
+    let by = |r: u8| {
+        let r = alloy_primitives::U256::from(r);
+        let signed = Some(SignedAuthorization { count: Slot(6), r, s: r, y_parity: true });
+        vec![Authorization { chain: None, address: code, signed }]
+    };
+    for (authorizations, is_alike) in [(Vec::new(), false), (by(2), false), (by(1), true)] {
+        let mut delegation = payment_with_gas(1);
+        delegation.authorization_list = by(1);
+        let mut world = world(settings());
+        let id = world.submit_as(delegation.clone(), wishing(OnDisplaced::Requeue));
+        world.rest();
+        world.stranger();
+        world.proven(5, Some(Taker { authorizations, ..like(&delegation) }));
+        assert_eq!(world.desk.store.tx(id).status.taken.is_some(), is_alike);
+    }
 }

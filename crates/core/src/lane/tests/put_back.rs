@@ -203,6 +203,7 @@ fn one_that_was_out_and_whose_slot_something_else_took_waits_for_a_person() {
         assert!(!status.state.is_terminal() && status.slot == Some(Slot(5)), "{status:?}");
         let why = world.desk.lane.explain(id, world.desk.now).unwrap();
         assert!(why.contains(said) && why.contains(&format!("tx settle {id} --ours")), "{why}");
+        assert!(why.contains("as cancelled, or as failed (displaced), `--foreign` sends it"), "{why}");
         world.said_whose(id, Whose::Ours);
         let status = world.desk.store.tx(id).status.clone();
         assert_eq!((status.state, status.reason.unwrap().code), (state, code), "it was not carried out");
@@ -214,11 +215,35 @@ fn one_that_was_out_and_whose_slot_something_else_took_waits_for_a_person() {
     }
 }
 
+/// The person has not spoken yet: others go on, but for the one that may be what took the slot.
+#[test]
+fn a_slot_that_waits_for_a_persons_word_holds_up_nothing_but_what_it_may_have_done() {
+    let (mut world, _) = out_and_taken(payment(99));
+    let alike = world.submit_as(payment(99), Options::default());
+    let other = world.submit_as(payment(8), Options::default());
+    world.rest();
+    assert_eq!((world.slot_of(alike), world.slot_of(other)), (None, Some(6)));
+    assert!(world.desk.store.tx(alike).status.may_have_landed());
+    world.finalise();
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+}
+
 #[test]
 fn one_that_was_out_and_whose_slot_a_stranger_took_is_sent_again_by_a_persons_word() {
     let (mut world, id) = out_and_taken(payment(99));
     world.said_whose(id, Whose::Foreign);
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
+#[test]
+fn one_that_is_to_be_cancelled_says_that_a_strangers_nonce_ends_it_as_asked() {
+    let (mut world, id) = out_and_taken(payment(99));
+    world.command(CommandKind::Cancel { tx: id });
+    world.rest();
+    let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(why.contains("`--foreign` ends it as cancelled, as was asked"), "{why}");
+    world.said_whose(id, Whose::Foreign);
+    assert_eq!(world.desk.store.state(id), TxState::Cancelled);
 }
 
 /// Bytes that the copy has forgotten win against new ones of ours.
@@ -241,6 +266,61 @@ fn what_lands_late_in_a_slot_of_ours_is_remembered() {
         world.finalise();
     }
     assert_eq!(world.desk.store.state(new), TxState::Confirmed, "it is another payment");
+}
+
+/// The payee has kept the bytes of a payment that the store has forgotten, and sends them when its request waits again.
+#[test]
+fn kept_bytes_that_land_after_an_acceptance_are_not_paid_again() {
+    let mut world = world(requeues());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    let other = world.submit_as(payment(8), Options::default());
+    let again = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert_eq!((world.slot_of(other), world.slot_of(again)), (Some(5), None), "one at a time");
+    let why = world.desk.lane.explain(again, world.desk.now).unwrap();
+    assert!(why.contains("one transaction goes out at a time"), "{why}");
+    // In a block, and not final: nothing else is given out.
+    used(&mut world, &payment(7));
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.slot_of(again), None, "nobody knows yet what took the nonce before");
+    for _ in 0..10 {
+        for _ in 0..4 {
+            world.chain.mine(0, true, world.desk.now);
+        }
+        world.show(0, true);
+        world.rest();
+        world.wait(30_000);
+        world.rest();
+    }
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
+    let status = world.desk.store.tx(again).status.clone();
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
+/// As many as can have been out have been used since: nothing of then can land any more.
+#[test]
+fn a_lane_goes_on_as_before_once_nothing_forgotten_can_land() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    for number in 0..64 {
+        let id = world.submit_as(payment(number), Options::default());
+        world.rest();
+        world.finalise();
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    }
+    let next: Vec<TxId> = (0..3).map(|_| world.submit_as(payment(9), Options::default())).collect();
+    world.rest();
+    assert!(next.iter().all(|id| world.slot_of(*id).is_some()), "side by side");
 }
 
 /// Far above what can have been out when the store was accepted, a stranger is a stranger.
@@ -322,7 +402,11 @@ fn a_lane_that_was_never_used_holds_for_what_nobody_looked_up() {
     }
     let hold = world.desk.lane.hold().unwrap();
     assert_eq!(hold, Hold::NotCompared { below: Slot(44) });
-    assert!(hold.sentence().contains("resume the lane"), "{}", hold.sentence());
+    let said = hold.sentence();
+    assert!(said.contains("nonces 0 to 43 were not") && said.contains("`landfall lane resume"), "{said}");
+    let told =
+        |new: &&crate::journal::NewEntry| matches!(&new.entry, Entry::LaneHeld { text } if *text == said);
+    assert_eq!(world.desk.store.journal.iter().filter(told).count(), 1, "a person hears of it");
     assert!(world.desk.store.tx(newest).status.may_have_landed());
     assert_eq!(world.slot_of(oldest), None, "nobody knows");
     // Before and after a restart.
@@ -397,6 +481,7 @@ fn an_acceptance_waits_for_what_was_taken_back() {
         assert_eq!(world.desk.lane.hold(), None);
         assert_eq!(world.desk.store.state(id), TxState::Confirmed, "by what landed again");
         assert!(world.desk.store.attempts.is_empty());
+        assert_eq!(world.desk.store.row.older_count, None, "a copy that is put back later begins anew");
     }
 }
 
@@ -405,8 +490,14 @@ fn one_that_may_not_have_been_wanted_in_the_end_is_not_called_landed() {
     let replaced =
         |id| CommandKind::Replace { tx: id, payload: Box::new(payment(9)), terms: Terms::default() };
     type Unwanted = (&'static str, fn(&World) -> Options, Option<fn(TxId) -> CommandKind>);
-    let cases: [Unwanted; 3] = [
+    let cases: [Unwanted; 5] = [
         ("cancelled", |_| Options::default(), Some(|tx| CommandKind::Cancel { tx })),
+        ("withdrawn", |_| Options::default(), Some(|tx| CommandKind::Withdraw { tx })),
+        (
+            "rejected",
+            |_| Options::default(),
+            Some(|tx| CommandKind::Reject { tx, version: None, held_for: None }),
+        ),
         (
             "expired",
             |world| Options { deadline: Some(crate::Millis(world.desk.now.0)), ..Options::default() },

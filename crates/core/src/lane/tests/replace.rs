@@ -203,7 +203,8 @@ fn a_new_content_above_the_limit_needs_its_own_yes_also_after_a_crash() {
     world.show(0, true);
     world.rest();
     assert_eq!(world.attempts(5).len(), 1);
-    let yes = |version| CommandKind::Approve { tx: id, version: Some(ContentVersion(version)) };
+    let yes =
+        |version| CommandKind::Approve { tx: id, version: Some(ContentVersion(version)), held_for: None };
     world.command(yes(1));
     world.rest();
     assert_eq!(world.attempts(5).len(), 1, "a yes to another content is none");
@@ -220,7 +221,7 @@ fn a_no_to_a_new_content_leaves_the_old_one() {
     let id = world.broadcast();
     world.replace(id, 1_000);
     world.rest();
-    world.command(CommandKind::Reject { tx: id, version: None });
+    world.command(CommandKind::Reject { tx: id, version: None, held_for: None });
     world.rest();
     world.finalise();
     assert_eq!((world.desk.store.state(id), world.won(id)), (TxState::Confirmed, Some(1)));
@@ -235,7 +236,7 @@ fn what_was_approved_before_is_not_approved_in_its_new_form() {
     world.replace(id, 2_000);
     world.rest();
     assert_eq!(world.desk.store.state(id), TxState::AwaitingApproval);
-    world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(1)) });
+    world.command(CommandKind::Approve { tx: id, version: Some(ContentVersion(1)), held_for: None });
     world.rest();
     assert_eq!(world.desk.store.state(id), TxState::AwaitingApproval, "the yes was to the first content");
 }

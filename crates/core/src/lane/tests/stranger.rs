@@ -360,3 +360,24 @@ fn a_resume_compares_a_queue_that_is_longer_than_one_reading() {
     world.finalise();
     assert!(!world.holds_for_strangers(), "{:?}", world.desk.lane.hold());
 }
+
+/// Nobody knows which of them landed, or whether one did: whoever comes later waits as well.
+#[test]
+fn a_resume_over_a_slot_that_did_what_several_do_remembers_it() {
+    let mut world = world(settings());
+    super::older::used(&mut world, &payment(7));
+    world.show(0, true);
+    world.rest();
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let late = world.submit_as(payment(7), Options::default());
+    world.rest();
+    for id in both.into_iter().chain([late]) {
+        let status = world.desk.store.tx(id).status.clone();
+        assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+    }
+}

@@ -54,11 +54,9 @@ fn a_new_lane_begins_with_a_count_that_two_endpoints_give() {
     world.two_show(0);
     let hold = world.desk.lane.hold().unwrap();
     assert_eq!(hold, Hold::FirstCount { count: Slot(5) });
-    assert!(
-        hold.sentence().contains("only one endpoint says that its first nonce is 5"),
-        "{}",
-        hold.sentence()
-    );
+    let said = hold.sentence();
+    assert!(said.contains("only one endpoint says that its first nonce is 5"), "{said}");
+    assert!(said.contains("after witness_wait_s") && said.contains("out of the configuration"), "{said}");
     assert_eq!((world.desk.lane.row.cursor, world.desk.store.state(id)), (None, TxState::Accepted));
     world.chain.agreed = true;
     world.two_show(0);

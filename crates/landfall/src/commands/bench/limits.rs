@@ -44,7 +44,7 @@ pub(super) async fn store_per_s(url: Option<&str>, count: u64) -> Result<f64> {
         url.map_or_else(|| format!("sqlite://{}", folder.path().join("limit.db").display()), str::to_owned);
     let now = SystemClock.now();
     config.store.namespace = format!("limit-{}-{}", now.0, std::process::id());
-    let (store, _) = node::open_store(&config).await?;
+    let store = node::open_store(&config).await?.store;
     let mut rows = Rows::new(store.as_ref(), 31_337, now).await?;
     let per_s = rows.fenced_per_s(count.div_ceil(GROUP).clamp(2, GROUPS)).await?;
     rows.close().await?;

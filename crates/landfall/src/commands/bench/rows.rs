@@ -107,6 +107,7 @@ impl<'a> Rows<'a> {
                 accepted_at: self.at,
                 retry_of: None,
                 at_once: None,
+                origin: None,
             };
             writes.push(Write::Admit(Box::new(NewTransaction { id: tx_id(self.at, n), lane, request })));
         }
@@ -198,5 +199,5 @@ fn add(commit: &mut LaneCommit, step: Step, at: Millis, n: u64, slot: Slot) {
         }
     };
     commit.txs.push(TxUpdate { id: tx_id(at, n), status: Box::new(status) });
-    commit.journal.push(NewEntry { tx: Some(tx_id(at, n)), at, entry });
+    commit.journal.push(NewEntry { tx: Some(tx_id(at, n)), at, entry, by: None });
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use landfall_core::ports::signer::Signer as _;
-use landfall_signer::{LocalSigner, PasswordFrom, Source};
+use landfall_signer::{LocalSigner, Place, Source};
 use serde_json::Value;
 
 /// A chain that the other relayer used.
@@ -73,8 +73,8 @@ impl Found {
                     self.notes.push(format!("{} was not opened: {name} is not set", signer.name));
                     continue;
                 }
-                FoundPassword::Env(name) => PasswordFrom::Env(name.clone()),
-                FoundPassword::File(file) => PasswordFrom::File(file.clone()),
+                FoundPassword::Env(name) => Place::Env(name.clone()),
+                FoundPassword::File(file) => Place::File(file.clone()),
             };
             let source = Source::Keystore { path: signer.keystore.clone(), password };
             let opened =

@@ -69,7 +69,7 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     line("updated", text(tx, "updatedAt"));
 }
 
-fn has_ended(tx: &Value) -> bool {
+pub(super) fn has_ended(tx: &Value) -> bool {
     State::deserialize(&tx["state"]).is_ok_and(State::has_ended)
 }
 

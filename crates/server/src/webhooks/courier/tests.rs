@@ -70,6 +70,7 @@ impl AtWork {
             random: Arc::new(Counting::default()),
             slots_at_admission: BTreeSet::new(),
             adopts_unknown: BTreeSet::new(),
+            delegates: BTreeMap::new(),
             address: None,
             node: "one".to_owned(),
             timings: Timings::default(),
@@ -138,7 +139,9 @@ fn admitted(n: u64) -> NewTransaction {
     let fingerprint = fingerprint(&LANE, &payload, &options).unwrap();
     let accepted_at = Millis(2_000_000_000_000);
     let (request_id, retry_of, at_once) = (None, None, None);
-    let request = Request { request_id, payload, options, fingerprint, accepted_at, retry_of, at_once };
+    let origin = None;
+    let request =
+        Request { request_id, payload, options, fingerprint, accepted_at, retry_of, at_once, origin };
     NewTransaction { id: TxId::new(accepted_at, n.into()), lane: LANE, request }
 }
 

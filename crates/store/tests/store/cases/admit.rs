@@ -28,6 +28,7 @@ pub(crate) async fn a_new_request_is_stored_with_its_first_journal_entry(world: 
     let journal = store.journal(new.id).await.unwrap();
     assert_eq!(journal.len(), 1);
     assert_eq!(journal[0].entry, Entry::Accepted);
+    assert_eq!(journal[0].by, new.request.origin);
     assert_eq!((journal[0].at, journal[0].lane), (new.request.accepted_at, new.lane));
     let summary = store.lane(lane(1)).await.unwrap().unwrap();
     assert_eq!((summary.token.0, summary.version.0, summary.waiting), (0, 0, 1));

@@ -178,6 +178,7 @@ pub(crate) async fn a_lane_goes_on_after_its_history_was_removed(world: World) {
         tx: None,
         at: Millis(2_500),
         entry: Entry::LaneHeld { text: "why".into() },
+        by: None,
     });
     commit(store, next).await.expect("its owner does not notice");
     let mut late = turn(lane(1), owner.token, owner.version.0 + 1);

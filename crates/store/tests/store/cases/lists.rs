@@ -86,7 +86,7 @@ pub(crate) async fn entries_about_a_lane_have_no_transaction(world: World) {
     let token = own(store, lane(1)).await;
     let mut held = turn(lane(1), token, 0);
     let entry = Entry::LaneHeld { text: "paused by an operator".to_owned() };
-    held.journal.push(NewEntry { tx: None, at: Millis(4), entry: entry.clone() });
+    held.journal.push(NewEntry { tx: None, at: Millis(4), entry: entry.clone(), by: None });
     commit(store, held).await.unwrap();
     let rows = store.journal_after(JournalSeq(0), 10).await.unwrap();
     assert_eq!(rows.len(), 1);

@@ -1,6 +1,7 @@
 //! The conformance suite. Every case takes a fresh [`World`](crate::world::World) and runs on every adapter.
 
 mod admit;
+mod audit;
 mod calls;
 mod commands;
 mod commit;
@@ -161,6 +162,11 @@ suite! {
         records_are_listed_by_the_bytes_of_their_ids,
         old_records_go_a_few_at_a_time,
         records_belong_to_a_namespace_and_stay;
+    audit:
+        entries_are_sealed_one_after_the_other,
+        many_that_append_at_once_make_one_chain,
+        the_oldest_rows_go_and_a_row_says_so,
+        a_chain_belongs_to_a_namespace_and_stays;
     spaces:
         namespaces_do_not_see_each_other,
         everything_is_there_after_a_restart;

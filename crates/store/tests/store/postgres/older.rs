@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use landfall_core::Namespace;
-use landfall_core::ports::store::{CommandKind, Leases as _, Log, Older, Reads};
+use landfall_core::ports::store::{Acceptance, CommandKind, LaneRow, Leases as _, Log, Older, Reads};
 use landfall_store::Postgres;
 use landfall_store::postgres::Options;
 use tokio_postgres::{Client, NoTls};
@@ -87,7 +87,8 @@ impl Own {
 }
 
 async fn accept(store: &Postgres, n: u64) -> bool {
-    store.accept(vec![command(lane(1), n, CommandKind::AcceptStore { seen: None })]).await.unwrap()
+    let word = command(lane(1), n, CommandKind::AcceptStore { seen: None });
+    store.accept(vec![word]).await.unwrap() == Acceptance::Yes
 }
 
 #[tokio::test]
@@ -103,7 +104,8 @@ async fn a_database_that_stays_where_it_is_is_never_older() {
     }
     assert_eq!(own.open_in("another").await.older().await.unwrap(), None);
     // Nor is one of a version that did not store its place.
-    let before = "DROP TABLE place, older; UPDATE landfall_schema SET version = 8, runs_with = 7";
+    let before =
+        "DROP TABLE audit, audit_ends, place, older; UPDATE landfall_schema SET version = 8, runs_with = 7";
     own.raw().await.batch_execute(before).await.unwrap();
     assert_eq!(own.older().await, None);
     own.end().await;
@@ -182,6 +184,43 @@ async fn every_namespace_of_the_database_accepts_for_itself() {
         assert_eq!(store.older().await.unwrap(), None);
     }
     assert_eq!(own.open_in("fourth").await.older().await.unwrap(), None);
+    own.end().await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_made_in_an_older_copy_is_as_old_as_the_strictest_there() {
+    let database = Database::new();
+    let (first, second) = (database.open_in("first").await, database.open_in("second").await);
+    drop(database.open_in("first~7~1").await);
+    first.take_for_older().await.unwrap();
+    assert!(accept_all(&first).await);
+    let third = database.open_in("third").await;
+    assert_eq!(third.older().await.unwrap(), Some(Older::Said), "the second one still is");
+    for store in [&second, &third] {
+        assert!(accept_all(store).await);
+    }
+    let fourth = database.open_in("fourth").await;
+    assert_eq!(fourth.older().await.unwrap(), None, "nobody accepts an archive");
+    assert_eq!(fourth.load_lane(lane(9)).await.unwrap().older, Some(Older::Accepted));
+}
+
+/// Counts that the chain showed before count no more by a person's word, and by nothing else: bytes that a reorganisation took back may land.
+#[tokio::test]
+async fn taking_a_database_for_an_older_copy_forgets_what_the_chain_showed_before() {
+    let own = Own::new().await;
+    for name in ["default", "other"] {
+        store_older_count(&own.open_in(name).await).await;
+    }
+    own.back_up().await;
+    own.put_back().await;
+    let store = own.open().await;
+    assert_eq!(store.older().await.unwrap(), Some(Older::Elsewhere));
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().row, with_older_count());
+    store.take_for_older().await.unwrap();
+    for name in ["default", "other"] {
+        let loaded = own.open_in(name).await.load_lane(lane(1)).await.unwrap();
+        assert_eq!(loaded.row, LaneRow { older_count: None, ..with_older_count() });
+    }
     own.end().await;
 }
 
@@ -317,5 +356,36 @@ async fn a_lane_without_a_row_that_is_loaded_while_the_store_is_accepted_hears_o
     raw.execute(accepted, &[&chain, &signer.as_slice()]).await.unwrap();
     raw.batch_execute("DELETE FROM older; COMMIT").await.unwrap();
     assert_eq!(loading.await.unwrap(), Some(Older::Accepted));
+    own.end().await;
+}
+
+/// Its row is made and not committed when the store is accepted, and it would look whether the store is older right after.
+#[tokio::test]
+async fn a_lane_that_is_begun_while_the_store_is_accepted_is_waited_for() {
+    let own = Own::new().await;
+    own.open().await.take_for_older().await.unwrap();
+    let store = own.open().await;
+    let raw = own.raw().await;
+    raw.batch_execute("BEGIN").await.unwrap();
+    let (chain, signer) = (i64::try_from(lane(9).chain.0).unwrap(), lane(9).signer.0);
+    let begin = "INSERT INTO lane (namespace, chain, signer) SELECT id, $1, $2 FROM namespace";
+    raw.execute(begin, &[&chain, &signer.as_slice()]).await.unwrap();
+    let accepting = tokio::spawn(async move {
+        let word = command(lane(9), 900, CommandKind::AcceptStore { seen: None });
+        let answer = store.accept(Vec::new()).await.unwrap();
+        (answer, store.older().await.unwrap(), store.accept(vec![word]).await.unwrap())
+    });
+    let waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'lane'::regclass)";
+    let waiting = async {
+        while !raw.query_one(waits, &[]).await.unwrap().get::<_, bool>(0) && !accepting.is_finished() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it waits for the lane");
+    raw.batch_execute("COMMIT").await.unwrap();
+    let (answer, older, again) = accepting.await.unwrap();
+    assert_eq!(answer, Acceptance::Untold(lane(9)));
+    assert_eq!(older, Some(Older::Said), "nothing was done");
+    assert_eq!(again, Acceptance::Yes);
     own.end().await;
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use landfall_core::ports::store::{CommandKind, Log, Older, Reads};
+use landfall_core::ports::store::{Acceptance, CommandKind, LaneRow, Log, Older, Reads};
 use landfall_core::{JournalSeq, Namespace};
 use landfall_store::Sqlite;
 use landfall_store::sqlite::{OpenError, Options};
@@ -56,7 +56,8 @@ fn behind(journal: i64, mark: i64) -> Option<Older> {
 }
 
 async fn accept(store: &Sqlite) -> bool {
-    store.accept(vec![command(lane(1), 900, CommandKind::AcceptStore { seen: None })]).await.unwrap()
+    let word = command(lane(1), 900, CommandKind::AcceptStore { seen: None });
+    store.accept(vec![word]).await.unwrap() == Acceptance::Yes
 }
 
 #[tokio::test]
@@ -169,7 +170,10 @@ async fn a_copy_that_is_put_back_with_its_own_mark_is_not_noticed_here() {
 async fn a_database_from_before_there_were_marks_gets_its_first_one() {
     let copied = Copied::new().await;
     let db = rusqlite::Connection::open(&copied.file).unwrap();
-    db.execute_batch("DROP TABLE mark; DROP TABLE older; PRAGMA user_version = 9").unwrap();
+    db.execute_batch(
+        "DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older; PRAGMA user_version = 9",
+    )
+    .unwrap();
     drop(db);
     let unmarked = copied.file.with_extension("unmarked");
     fs::copy(&copied.file, &unmarked).unwrap();
@@ -346,4 +350,74 @@ async fn a_person_says_that_a_file_went_back_for_every_namespace_of_it() {
     let other = enter("other");
     assert_eq!(other.older().await.unwrap(), Some(Older::Said));
     assert!(other.commands(lane(1), 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_first_served_in_an_older_copy_is_as_old_as_the_strictest_there() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.db");
+    let open_in = |name: &str| {
+        let namespace = Namespace(name.to_owned());
+        Sqlite::open(file.to_str().unwrap(), &namespace, &Options::default()).unwrap()
+    };
+    drop(open_in("other"));
+    drop(open_in("default~7~1"));
+    open_in("default").take_for_older().await.unwrap();
+    assert!(accept_all(&open_in("other")).await);
+    // The copy may have been made before this one was there, and nobody has looked at what it forgot.
+    let said = Some(Older::Said);
+    assert_eq!(open_in("third").older().await.unwrap(), said);
+    for name in ["default", "third"] {
+        let store = open_in(name);
+        assert_eq!(store.older().await.unwrap(), said);
+        assert!(accept_all(&store).await);
+    }
+    let store = open_in("fourth");
+    assert_eq!(store.older().await.unwrap(), None, "nobody accepts an archive");
+    assert_eq!(store.load_lane(lane(9)).await.unwrap().older, Some(Older::Accepted));
+    drop(store);
+    open_in("fourth").take_for_older().await.unwrap();
+    assert_eq!(open_in("fifth").older().await.unwrap(), said);
+}
+
+/// Counts that the chain showed before count no more by a person's word, and by nothing else: bytes that a reorganisation took back may land.
+#[tokio::test]
+async fn taking_a_file_for_an_older_copy_forgets_what_the_chain_showed_before() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.db");
+    let open_in = |name: &str| {
+        let namespace = Namespace(name.to_owned());
+        Sqlite::open(file.to_str().unwrap(), &namespace, &Options::default()).unwrap()
+    };
+    for name in ["default", "other"] {
+        store_older_count(&open_in(name)).await;
+    }
+    fs::remove_file(mark(&file)).unwrap();
+    let store = open(&file).unwrap();
+    assert_eq!(store.older().await.unwrap(), Some(Older::NoMark));
+    assert_eq!(store.load_lane(lane(1)).await.unwrap().row, with_older_count());
+    store.take_for_older().await.unwrap();
+    drop(store);
+    for name in ["default", "other"] {
+        let loaded = open_in(name).load_lane(lane(1)).await.unwrap();
+        assert_eq!(loaded.row, LaneRow { older_count: None, ..with_older_count() });
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_accepted_only_with_a_word_for_every_lane_that_it_has() {
+    let copied = Copied::new().await;
+    copied.put_back();
+    let store = open(&copied.file).unwrap();
+    own(&store, lane(2)).await;
+    let word = |n| command(lane(n), 900 + u64::from(n), CommandKind::AcceptStore { seen: None });
+    let refused = store.accept(vec![word(1), word(3)]).await.unwrap();
+    assert_eq!(refused, Acceptance::Untold(lane(2)));
+    assert_eq!(store.older().await.unwrap(), behind(2, 5));
+    assert!(store.commands(lane(1), 10).await.unwrap().is_empty());
+    assert!(store.lane(lane(3)).await.unwrap().is_none(), "nothing was done");
+    assert_eq!(store.accept(vec![word(1), word(2), word(3)]).await.unwrap(), Acceptance::Yes);
+    for n in 1..=3 {
+        assert_eq!(store.commands(lane(n), 10).await.unwrap().len(), 1);
+    }
 }

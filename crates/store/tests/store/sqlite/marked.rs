@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use landfall_core::ports::store::{CommandKind, Log, Reads};
+use landfall_core::ports::store::{Acceptance, CommandKind, Log, Reads};
 use landfall_core::{JournalSeq, Namespace};
 use landfall_store::Sqlite;
 use landfall_store::sqlite::Options;
@@ -29,8 +29,8 @@ fn writes_until_it_is_killed_when_asked_to() {
         loop {
             let store = restless(Path::new(&file));
             say("opened");
-            if store.accept(vec![command(lane(1), 1, CommandKind::AcceptStore { seen: None })]).await.unwrap()
-            {
+            let word = command(lane(1), 1, CommandKind::AcceptStore { seen: None });
+            if store.accept(vec![word]).await.unwrap() == Acceptance::Yes {
                 say("accepted");
             }
             let end = store.journal_after(JournalSeq(0), 1_000_000).await.unwrap().len() as u64;

@@ -1,0 +1,214 @@
+//! Questions of callers, passed on as they are: to endpoints, with health, pace, places and time of their own.
+//!
+//! Nothing here changes what the engine knows of its endpoints, and the engine waits for nothing here. The first endpoint whose
+//! node looks at a question answers it, with a result or with its own error; one that does not know the method leaves it to
+//! the next.
+
+mod endpoint;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_core::ChainId;
+use landfall_core::ports::chain::{AskError, Error, Room};
+use landfall_core::ports::clock::Clock;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use self::endpoint::{CallersEndpoint, Unsaid};
+use self::reply::Said;
+use super::config::{BuildError, Config};
+use super::health::Standing;
+use super::name::Name;
+use super::pool::{Pool, link};
+use super::transport::Link;
+
+/// JSON-RPC's and EIP-1474's words for a method that is not there.
+const NO_SUCH_METHOD: [i64; 2] = [-32601, -32004];
+/// So many wait for each that is under way.
+const WAITING: usize = 4;
+/// How often all endpoints are asked before a question whose answers were lost is given up.
+const ROUNDS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(40);
+
+/// The endpoints of a chain as callers use them.
+pub(crate) struct Callers {
+    chain: ChainId,
+    endpoints: Vec<CallersEndpoint>,
+    /// Looked at for which of its endpoints lag, never changed.
+    engines: Arc<Pool>,
+    at_once: usize,
+    places: Semaphore,
+    queue: Semaphore,
+    limit: Duration,
+}
+
+impl Callers {
+    pub(crate) fn new(
+        config: &Config,
+        engines: &Arc<Pool>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, BuildError> {
+        let limit = config.callers.answer_time;
+        let urls = urls(config);
+        let links = urls.iter().enumerate().map(|(at, url)| {
+            let own = config.endpoints.iter().position(|other| other.trim() == url.trim());
+            Ok((link(config, at, url, limit)?, own))
+        });
+        Ok(Self::over(config, engines, clock, links.collect::<Result<_, BuildError>>()?))
+    }
+
+    /// Over these ways to endpoints; beside each, which of the engine's endpoints is at the same address.
+    pub(crate) fn over(
+        config: &Config,
+        engines: &Arc<Pool>,
+        clock: &Arc<dyn Clock>,
+        links: Vec<((Name, Link), Option<usize>)>,
+    ) -> Self {
+        let settings = &config.callers;
+        let endpoint = |(link, own): ((Name, Link), Option<usize>)| {
+            let own = own.and_then(|own| engines.all().get(own)).map(Arc::clone);
+            CallersEndpoint::new(link, config.id, Arc::clone(clock), settings.requests_per_s, own)
+        };
+        let at_once = settings.at_once.max(1);
+        Self {
+            chain: config.id,
+            endpoints: links.into_iter().map(endpoint).collect(),
+            engines: Arc::clone(engines),
+            at_once,
+            places: Semaphore::new(at_once),
+            queue: Semaphore::new(at_once.saturating_mul(1 + WAITING).min(Semaphore::MAX_PERMITS)),
+            limit: settings.answer_time,
+        }
+    }
+
+    /// Passes a question on; the JSON of its result as the node wrote it.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        room: &dyn Room,
+    ) -> Result<String, AskError> {
+        let busy = |why: String| {
+            AskError::Busy(format!(
+                "chain {} has {} questions of callers under way, which is the most (rpc.max_at_once), and {why}; this one was not \
+                 asked: ask again later, or less at once",
+                self.chain, self.at_once
+            ))
+        };
+        let until = Instant::now() + self.limit;
+        let Ok(_queued) = self.queue.try_acquire() else {
+            return Err(busy(format!("{} more wait", self.at_once * WAITING)));
+        };
+        let Ok(Ok(_place)) = tokio::time::timeout_at(until, self.places.acquire()).await else {
+            return Err(busy(format!("none ended within {} ms", self.limit.as_millis())));
+        };
+        let mut pause = FIRST_PAUSE;
+        let mut unanswered = Unanswered::default();
+        for _ in 0..ROUNDS {
+            unanswered.lost = false;
+            for endpoint in self.by_health() {
+                room.begin_anew();
+                let answer = match endpoint.vet(until).await {
+                    Ok(()) => endpoint.exchange(method, params, room, until).await,
+                    Err(unsaid) => Err(unsaid),
+                };
+                match answer {
+                    Ok(Said::Result(result)) => return Ok(result),
+                    Ok(Said::Error { code, message, data }) => {
+                        let error = AskError::Node { code, message, data };
+                        if !NO_SUCH_METHOD.contains(&code) {
+                            return Err(error);
+                        }
+                        unanswered.said = Some(error);
+                    }
+                    Err(Unsaid::NoRoom(no_room)) => {
+                        room.begin_anew();
+                        return Err(no_room.into());
+                    }
+                    Err(unsaid) => unanswered.note(endpoint, unsaid),
+                }
+            }
+            if unanswered.said.is_some() || !unanswered.lost || Instant::now() + pause >= until {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        room.begin_anew();
+        Err(unanswered.into_error(self))
+    }
+
+    /// Endpoints that may be asked, the healthiest first. Among equals the configured order counts.
+    fn by_health(&self) -> Vec<&CallersEndpoint> {
+        let lags = |endpoint: &CallersEndpoint| {
+            endpoint.engines.as_ref().is_some_and(|engines| self.engines.lags(engines))
+        };
+        let mut ranked: Vec<_> = self
+            .endpoints
+            .iter()
+            .map(|endpoint| (endpoint.rank(), lags(endpoint), endpoint))
+            .filter(|((standing, _), _, _)| *standing != Standing::Resting)
+            .collect();
+        ranked.sort_by_key(|((standing, failures), lags, _)| (*standing, *lags, *failures));
+        ranked.into_iter().map(|(_, _, endpoint)| endpoint).collect()
+    }
+}
+
+/// The error that a caller gets instead of an answer.
+#[derive(Default)]
+struct Unanswered {
+    /// A node's own error that was not the last word.
+    said: Option<AskError>,
+    why: Vec<String>,
+    lost: bool,
+}
+
+impl Unanswered {
+    fn note(&mut self, endpoint: &CallersEndpoint, unsaid: Unsaid) {
+        let text = match unsaid {
+            Unsaid::Lost(text) => {
+                self.lost = true;
+                text
+            }
+            Unsaid::Limited(text, Some(Said::Error { code, message, data })) => {
+                self.said.get_or_insert(AskError::Node { code, message, data });
+                text
+            }
+            Unsaid::Limited(text, _) | Unsaid::Refused(text) => text,
+            Unsaid::NoRoom(no_room) => no_room.text,
+        };
+        tracing::debug!(endpoint = %endpoint.name, why = %text, "endpoint gave a caller no answer");
+        self.why.push(format!("{}: {text}", endpoint.name));
+    }
+
+    fn into_error(self, callers: &Callers) -> AskError {
+        if let Some(said) = self.said {
+            return said;
+        }
+        let text = if self.why.is_empty() {
+            let all = callers.endpoints.iter();
+            all.map(|endpoint| format!("{}: {}", endpoint.name, endpoint.trouble()))
+                .collect::<Vec<_>>()
+                .join("; ")
+        } else {
+            self.why.join("; ")
+        };
+        Error::Unreachable { chain: callers.chain, doing: "answer a caller", text }.into()
+    }
+}
+
+/// Where callers' questions go. A WebSocket hands over whole messages, which cannot be measured while they are read, so it is
+/// taken only where there is nothing else.
+fn urls(config: &Config) -> Vec<String> {
+    if !config.callers.endpoints.is_empty() {
+        return config.callers.endpoints.clone();
+    }
+    let http = config.endpoints.iter().filter(|url| url.trim().starts_with("http"));
+    let http: Vec<String> = http.cloned().collect();
+    if http.is_empty() { config.endpoints.clone() } else { http }
+}

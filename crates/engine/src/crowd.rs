@@ -1,0 +1,95 @@
+//! How many commands may wait: whoever asks for the same again and again while nothing is applied makes nothing quicker, and
+//! would fill the store.
+//!
+//! | command | bound of its lane | bound of its transaction |
+//! |---|---|---|
+//! | speed-up, replace | yes | yes |
+//! | cancel | no: it finds a place whatever else waits | yes |
+//! | what operators, approvers and the server itself ask for | no | no |
+
+use std::mem::discriminant;
+
+use landfall_core::LaneId;
+use landfall_core::ports::store::{Command, CommandKind};
+
+use crate::admission::Refused;
+
+/// So many commands of a lane may wait to be applied.
+pub(crate) const MOST_COMMANDS: u32 = 1_000;
+/// So many of one kind about one transaction.
+const MOST_ALIKE: usize = 16;
+
+/// Every submitter can ask for it.
+pub(crate) fn is_bounded(kind: &CommandKind) -> bool {
+    match kind {
+        CommandKind::SpeedUp { .. } | CommandKind::Replace { .. } | CommandKind::Cancel { .. } => true,
+        CommandKind::Withdraw { .. }
+        | CommandKind::Approve { .. }
+        | CommandKind::Reject { .. }
+        | CommandKind::Settle { .. }
+        | CommandKind::Pause
+        | CommandKind::Resume
+        | CommandKind::AcceptStore { .. }
+        | CommandKind::Disable
+        | CommandKind::CancelAll { .. }
+        | CommandKind::Fill { .. }
+        | CommandKind::Reset => false,
+    }
+}
+
+/// Says no to one more beside those that wait.
+pub(crate) fn has_room(lane: LaneId, kind: &CommandKind, open: &[Command]) -> Result<(), Refused> {
+    let Some(tx) = kind.tx().filter(|_| is_bounded(kind)) else { return Ok(()) };
+    let fills = !matches!(kind, CommandKind::Cancel { .. });
+    if fills && open.len() >= MOST_COMMANDS as usize {
+        return Err(Refused::LaneHasCommands { lane, open: open.len() });
+    }
+    let is_alike = |command: &&Command| {
+        command.kind.tx() == Some(tx) && discriminant(&command.kind) == discriminant(kind)
+    };
+    let alike = open.iter().filter(is_alike).count();
+    if alike >= MOST_ALIKE {
+        return Err(Refused::TxHasCommands { tx, open: alike });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::Address;
+    use landfall_core::request::AskedFees;
+    use landfall_core::{Account, ChainId, CommandId, Millis, TxId};
+
+    use super::*;
+
+    const LANE: LaneId = LaneId { chain: ChainId(1), signer: Account(Address::ZERO) };
+
+    fn open(kind: &CommandKind, count: u128) -> Vec<Command> {
+        let one = |number| Command {
+            id: CommandId::new(Millis(1), number),
+            lane: LANE,
+            kind: kind.clone(),
+            at: Millis(1),
+            by: None,
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn the_same_wish_again_and_again_is_refused_and_a_cancel_still_finds_a_place() {
+        let (tx, other) = (TxId::new(Millis(1), 1), TxId::new(Millis(1), 2));
+        let speed_up = |tx| CommandKind::SpeedUp { tx, fees: AskedFees::Market, speed: None };
+        let (own, cancel) = (speed_up(tx), CommandKind::Cancel { tx });
+        assert_eq!(has_room(LANE, &own, &open(&own, 15)), Ok(()));
+        let refused = has_room(LANE, &own, &open(&own, 16)).unwrap_err();
+        assert_eq!(refused, Refused::TxHasCommands { tx, open: 16 });
+        assert_eq!(has_room(LANE, &cancel, &open(&own, 16)), Ok(()), "another kind");
+        let crowded = open(&speed_up(other), 1_000);
+        let refused = has_room(LANE, &own, &crowded).unwrap_err();
+        assert_eq!(refused, Refused::LaneHasCommands { lane: LANE, open: 1_000 });
+        for kind in [cancel.clone(), CommandKind::Pause, CommandKind::Withdraw { tx }] {
+            assert_eq!(has_room(LANE, &kind, &crowded), Ok(()), "{kind:?}");
+        }
+        assert!(has_room(LANE, &cancel, &open(&cancel, 16)).is_err());
+    }
+}

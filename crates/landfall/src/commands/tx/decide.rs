@@ -1,0 +1,95 @@
+//! A person's yes or no, to the content that was shown.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use super::{decided, find};
+use crate::amount;
+use crate::cli::TxDecision;
+use crate::output::{self, text};
+
+/// Approval of a transaction that may have landed sends it as another payment: a person is asked before.
+pub(super) async fn approve(decision: &TxDecision, yes: bool) -> Result<ExitCode> {
+    let (client, id) = find::tx(&decision.name).await?;
+    let tx = json!(client.transaction(&id).await?);
+    let version = show(&tx, decision);
+    if let Some(question) = question(&tx).filter(|_| !yes) {
+        match output::asks(&question) {
+            Some(true) => {}
+            Some(false) => bail!("nothing was approved"),
+            None => bail!("{question} Say --yes: there is nobody to ask"),
+        }
+    }
+    Ok(decided(&id, &client.approve(&id, version).await?, &decision.name.remote))
+}
+
+pub(super) async fn reject(decision: &TxDecision) -> Result<ExitCode> {
+    let (client, id) = find::tx(&decision.name).await?;
+    let tx = json!(client.transaction(&id).await?);
+    let version = show(&tx, decision);
+    Ok(decided(&id, &client.reject(&id, version).await?, &decision.name.remote))
+}
+
+/// Shows the content that is decided on, and gives its version: the one that was asked for, or the newest.
+fn show(tx: &Value, decision: &TxDecision) -> Option<u32> {
+    let newest = || tx["version"].as_u64().and_then(|version| u32::try_from(version).ok());
+    let version = decision.version.or_else(newest);
+    if let Some(line) =
+        version.filter(|_| !decision.name.remote.json).and_then(|version| content(tx, version))
+    {
+        println!("{line}");
+    }
+    version
+}
+
+/// The content of a version, in words. None if there is no such version.
+fn content(tx: &Value, version: u32) -> Option<String> {
+    let mut contents = tx["contents"].as_array().into_iter().flatten();
+    let payload = match contents.find(|one| one["version"] == version) {
+        Some(one) if one["noOp"] == true => return Some(format!("version {version}: a no-op")),
+        Some(one) => &one["payload"],
+        None if tx["version"] == version => &tx["payload"],
+        None => return None,
+    };
+    let to = if payload["to"].is_string() { text(payload, "to") } else { "a new contract".to_owned() };
+    let data = payload["data"].as_str().map_or(0, |data| data.trim_start_matches("0x").len() / 2);
+    let bytes = if data == 1 { "1 byte".to_owned() } else { format!("{data} bytes") };
+    let value = amount::shown_text(&text(payload, "value"));
+    Some(format!("version {version}: to {to}, value {value}, {bytes} of data"))
+}
+
+/// The question about one that may have landed.
+fn question(tx: &Value) -> Option<String> {
+    (tx["held"]["code"] == "may_have_landed" && !super::show::has_ended(tx))
+        .then(|| format!("{}.\nApproving sends it as another payment. Send it?", text(tx, "held.text")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_of_the_version_that_is_decided_on_is_shown() {
+        let first = json!({ "to": "0xab", "value": "1500000000000000000", "data": "0x" });
+        let second = json!({ "to": null, "value": "0", "data": "0x0102" });
+        let one = json!({ "version": 1, "payload": first });
+        assert_eq!(content(&one, 1).unwrap(), "version 1: to 0xab, value 1.5 ether, 0 bytes of data");
+        assert_eq!(content(&one, 2), None);
+        let contents = json!([one, { "version": 2, "payload": second }]);
+        let two = json!({ "version": 2, "payload": second, "contents": contents });
+        assert_eq!(content(&two, 1).unwrap(), "version 1: to 0xab, value 1.5 ether, 0 bytes of data");
+        let shown = content(&two, 2).unwrap();
+        assert!(shown.contains("to a new contract") && shown.ends_with("2 bytes of data"), "{shown}");
+    }
+
+    #[test]
+    fn a_person_is_asked_before_one_that_may_have_landed_is_sent() {
+        let of = |code: &str| json!({ "state": "accepted", "held": { "code": code, "text": "nonce 5 did the same" } });
+        let asked = question(&of("may_have_landed")).unwrap();
+        assert!(asked.contains("nonce 5 did the same") && asked.ends_with("Send it?"), "{asked}");
+        assert_eq!(question(&of("predecessor_failed")), None);
+        assert_eq!(question(&json!({ "state": "awaiting_approval" })), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! `[server]`: where callers are answered, and how much they may take.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use landfall_server::{Limits, TlsFiles};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    pub(crate) health_listen: String,
+    pub(crate) advertise: String,
+    pub(crate) tls_certificate: String,
+    pub(crate) tls_key: String,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) max_bytes_in_flight: usize,
+    pub(crate) max_bytes_in_flight_per_address: usize,
+    pub(crate) max_batch: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) max_keyless_connections: usize,
+    pub(crate) max_keyless_streams: usize,
+    pub(crate) max_listeners: usize,
+    pub(crate) header_timeout_s: u64,
+    pub(crate) body_timeout_s: u64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8645)),
+            health_listen: String::new(),
+            advertise: String::new(),
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+            cors_origins: Vec::new(),
+            max_body_bytes: limits.body,
+            max_bytes_in_flight: limits.bytes,
+            max_bytes_in_flight_per_address: limits.bytes_per_address,
+            max_batch: limits.batch,
+            max_connections: limits.connections,
+            max_connections_per_address: limits.connections_per_address,
+            max_keyless_connections: limits.keyless_connections,
+            max_keyless_streams: limits.keyless_streams,
+            max_listeners: limits.listeners,
+            header_timeout_s: limits.header_time.as_secs(),
+            body_timeout_s: limits.body_time.as_secs(),
+        }
+    }
+}
+
+impl Server {
+    /// Where callers of other nodes are sent: what is advertised, or where it listens, if that is one address.
+    pub(crate) fn address(&self) -> Option<String> {
+        if !self.advertise.is_empty() {
+            return Some(self.advertise.clone());
+        }
+        let is_one = !self.listen.ip().is_unspecified() && self.listen.port() != 0;
+        let scheme = if self.tls().is_some() { "https" } else { "http" };
+        is_one.then(|| format!("{scheme}://{}", self.listen))
+    }
+
+    /// Limits of callers. Never so many listen that nobody else gets a place.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            body: self.max_body_bytes,
+            batch: self.max_batch,
+            connections: self.max_connections,
+            connections_per_address: self.max_connections_per_address,
+            keyless_connections: self.max_keyless_connections,
+            keyless_streams: self.max_keyless_streams,
+            bytes: self.max_bytes_in_flight,
+            bytes_per_address: self.max_bytes_in_flight_per_address,
+            listeners: self.max_listeners.min(self.max_connections.saturating_sub(1)).max(1),
+            header_time: Duration::from_secs(self.header_timeout_s),
+            body_time: Duration::from_secs(self.body_timeout_s),
+        }
+    }
+
+    pub(crate) fn tls(&self) -> Option<TlsFiles> {
+        (!self.tls_certificate.is_empty()).then(|| TlsFiles {
+            certificate: self.tls_certificate.clone().into(),
+            key: self.tls_key.clone().into(),
+        })
+    }
+
+    /// Where health is served beside; checked before.
+    pub(crate) fn health_listen(&self) -> Option<SocketAddr> {
+        self.health_listen.parse().ok()
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let above_0 = [
+            ("max_connections", self.max_connections),
+            ("max_connections_per_address", self.max_connections_per_address),
+            ("max_keyless_connections", self.max_keyless_connections),
+            ("max_keyless_streams", self.max_keyless_streams),
+            ("max_bytes_in_flight", self.max_bytes_in_flight),
+            ("max_bytes_in_flight_per_address", self.max_bytes_in_flight_per_address),
+            ("max_listeners", self.max_listeners),
+        ];
+        if let Some((name, _)) = above_0.iter().find(|(_, value)| *value == 0) {
+            bail!("server.{name} must be above 0");
+        }
+        if self.header_timeout_s == 0 || self.body_timeout_s == 0 {
+            bail!("server.header_timeout_s and server.body_timeout_s must be above 0");
+        }
+        if !self.health_listen.is_empty() && self.health_listen().is_none() {
+            bail!(
+                "server.health_listen is {:?}; write an address such as 127.0.0.1:8646, or leave it empty",
+                self.health_listen
+            );
+        }
+        if self.tls_certificate.is_empty() != self.tls_key.is_empty() {
+            bail!("server.tls_certificate and server.tls_key belong together: give both, or none");
+        }
+        let is_origin = |origin: &String| {
+            let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            rest.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']))
+        };
+        if let Some(wrong) = self.cors_origins.iter().find(|origin| !is_origin(origin)) {
+            bail!(
+                "server.cors_origins has {wrong:?}; name each origin as a browser does, such as https://app.example.com"
+            );
+        }
+        let advertise = &self.advertise;
+        let is_url = advertise.starts_with("http://") || advertise.starts_with("https://");
+        let is_plain = advertise.chars().all(|c| c.is_ascii_graphic());
+        let is_usable = advertise.is_empty() || (is_url && is_plain);
+        if !is_usable {
+            bail!(
+                "server.advertise is {advertise:?}; write a URL such as http://node-1:8645, or leave it empty"
+            );
+        }
+        Ok(())
+    }
+}

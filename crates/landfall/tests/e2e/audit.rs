@@ -1,0 +1,457 @@
+//! Who did it: the key and the address behind everything that was asked for, by whichever door; and a record of it in which nothing
+//! can be changed unseen.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use futures::future::join_all;
+use landfall_server::grpc::proto::transactions_client::TransactionsClient;
+use landfall_server::grpc::proto::{CancelRequest, Payload, SubmitRequest};
+use reqwest::Method;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tonic::transport::Endpoint;
+use tonic::{Code, Request};
+
+use crate::support::{
+    Api, CHAIN_ID, Chain, Database, Nodes, Output, RECEIVER, Server, Settings, program, run, signer, text,
+    transfer, transfer_as, until,
+};
+
+const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
+
+fn guarded() -> Settings {
+    let mut settings = Settings { signers: 2, ..Settings::default() };
+    settings.env.push(("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned()));
+    settings
+}
+
+async fn make(admin: &Api, name: &str, role: &str) -> (String, Api) {
+    let made = admin.post("/api/v1/api-keys", &json!({ "name": name, "role": role })).await.expect(201);
+    (text(&made, "id"), admin.with_key(&text(&made, "key")))
+}
+
+async fn log(admin: &Api) -> Vec<Value> {
+    let page = admin.get("/api/v1/audit?limit=500").await.expect(200);
+    page["items"].as_array().unwrap().clone()
+}
+
+/// Waits for an entry.
+async fn entry(admin: &Api, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    until(format!("{what} is on record"), async || log(admin).await.into_iter().find(|entry| fits(entry)))
+        .await
+}
+
+/// Runs `landfall audit …` in a server's folder.
+async fn audit(folder: &Path, args: &[&str]) -> Output {
+    let mut command = program(folder);
+    command.arg("audit").args(args).env("LANDFALL_API_KEY", ADMIN_KEY);
+    run(command).await
+}
+
+async fn rpc(api: &Api, method: &str, params: Value) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    api.post(&format!("/rpc/{CHAIN_ID}"), &body).await.expect(200)
+}
+
+fn transfer_by_grpc(request_id: &str) -> SubmitRequest {
+    SubmitRequest {
+        chain_id: CHAIN_ID,
+        signer: signer(0),
+        request_id: Some(request_id.to_owned()),
+        payload: Some(Payload {
+            to: Some(RECEIVER.to_owned()),
+            value: Some("1".to_owned()),
+            gas: Some(21_000),
+            ..Payload::default()
+        }),
+        options: None,
+    }
+}
+
+fn with_key<T>(message: T, api_key: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("x-api-key", api_key.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn every_door_says_who_asked_and_every_refusal_who_was_sent_away() {
+    let chain = Chain::with_blocks_every(std::time::Duration::from_millis(200)).await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let made =
+        admin.post("/api/v1/api-keys", &json!({ "name": "shop", "role": "submitter" })).await.expect(201);
+    let (id, key) = (text(&made, "id"), text(&made, "key"));
+    let shop = admin.with_key(&key);
+    let (viewer_id, viewer) = make(&admin, "screen", "viewer").await;
+
+    // REST, one and many.
+    let one = shop.submit(&transfer_as("one")).await;
+    let many = shop.post("/api/v1/tx/batch", &json!([transfer(), transfer()])).await.expect(200);
+    let many: Vec<String> = many["items"].as_array().unwrap().iter().map(|item| text(item, "txId")).collect();
+    // JSON-RPC, one and together.
+    let from = signer(0);
+    let sent = rpc(
+        &shop,
+        "eth_sendTransaction",
+        json!([{ "from": from, "to": RECEIVER, "value": "0x1", "gas": "0x5208" }]),
+    )
+    .await;
+    let by_rpc = rpc(&shop, "landfall_getTransaction", json!([sent["result"]])).await;
+    let by_rpc = text(&by_rpc["result"], "txId");
+    let together = json!([{ "version": "2.0.0", "from": from, "chainId": format!("{CHAIN_ID:#x}"), "atomicRequired": false,
+        "calls": [{ "to": RECEIVER, "value": "0x1" }] }]);
+    let called = rpc(&shop, "wallet_sendCalls", together).await;
+    assert!(called["result"]["id"].is_string(), "{called}");
+    // gRPC.
+    let endpoint = Endpoint::from_shared(server.api.url().to_owned()).unwrap();
+    let mut grpc = TransactionsClient::new(endpoint.connect().await.unwrap());
+    let by_grpc = grpc.submit(with_key(transfer_by_grpc("by-grpc"), &key)).await.unwrap().into_inner().tx_id;
+
+    let mut all = vec![one.clone(), by_rpc, by_grpc];
+    all.extend(many);
+    for tx in &all {
+        let shown = admin.tx(tx).await;
+        assert_eq!(shown["submittedBy"], json!({ "keyId": id, "name": "shop" }), "{shown}");
+        let journal = admin.journal(tx).await;
+        assert_eq!(journal[0]["by"], json!({ "keyId": id, "name": "shop" }), "{journal:?}");
+        assert!(
+            journal[1..].iter().all(|row| row.get("by").is_none()),
+            "the engine did the rest: {journal:?}"
+        );
+    }
+    let items = admin.list("").await;
+    assert!(items.iter().all(|tx| tx["submittedBy"]["keyId"] == json!(id)), "{items:?}");
+    assert_eq!(items.len(), all.len() + 1, "and the call that was handed over with others");
+    let ids: BTreeSet<String> = items.iter().map(|tx| text(tx, "txId")).collect();
+    let named = until("all are on record", async || {
+        let wrote: Vec<Value> =
+            log(&admin).await.into_iter().filter(|entry| entry["what"] == "wrote").collect();
+        let of = |entry: &Value| entry["txIds"].as_array().cloned().unwrap_or_default();
+        let named: BTreeSet<String> =
+            wrote.iter().flat_map(of).filter_map(|id| Some(id.as_str()?.to_owned())).collect();
+        (named == ids).then_some(wrote)
+    })
+    .await;
+    for entry in &named {
+        assert_eq!(
+            (text(entry, "keyId"), text(entry, "keyName")),
+            (id.clone(), "shop".to_owned()),
+            "{entry}"
+        );
+        assert_eq!(
+            (text(entry, "address"), text(entry, "role")),
+            ("127.0.0.1".into(), "submitter".into()),
+            "{entry}"
+        );
+    }
+    let methods: BTreeSet<String> = named.iter().map(|entry| text(entry, "method")).collect();
+    let doors = ["POST", "eth_sendTransaction", "gRPC", "wallet_sendCalls"].map(str::to_owned);
+    assert_eq!(methods, BTreeSet::from(doors));
+
+    // A change to what exists, and who steers.
+    admin.command(&format!("/api/v1/lanes/{CHAIN_ID}/{}/pause", signer(1))).await.expect(202);
+    let mut other = transfer();
+    other["signer"] = json!(signer(1));
+    let waits = shop.submit(&other).await;
+    shop.command(&format!("/api/v1/tx/{waits}/cancel")).await.expect(202);
+    admin.until_state(&waits, "cancelled").await;
+    let journal = admin.journal(&waits).await;
+    let end = journal.last().unwrap();
+    assert_eq!((&end["type"], &end["by"]["keyId"]), (&json!("cancelled"), &json!(id)), "{journal:?}");
+    let cancel = format!("/api/v1/tx/{waits}/cancel");
+    entry(&admin, "the cancel", |entry| text(entry, "path") == cancel && entry["status"] == 202).await;
+    let pause = entry(&admin, "the pause", |entry| text(entry, "path").ends_with("/pause")).await;
+    assert_eq!((&pause["status"], text(&pause, "keyId")), (&json!(202), "environment".to_owned()), "{pause}");
+
+    // Those who may not.
+    viewer.post("/api/v1/tx", &transfer()).await.expect_problem(403, "forbidden");
+    let seen = entry(&admin, "403", |entry| entry["status"] == 403 && text(entry, "method") == "POST").await;
+    assert_eq!(
+        (text(&seen, "keyId"), text(&seen, "path")),
+        (viewer_id.clone(), "/api/v1/tx".to_owned()),
+        "{seen}"
+    );
+    assert_eq!(
+        (text(&seen, "address"), text(&seen, "error")),
+        ("127.0.0.1".to_owned(), "forbidden".to_owned())
+    );
+    server.api.post("/api/v1/tx", &transfer()).await.expect_problem(401, "unauthorized");
+    let seen = entry(&admin, "401", |entry| entry["status"] == 401).await;
+    assert_eq!((&seen["keyId"], text(&seen, "address")), (&Value::Null, "127.0.0.1".to_owned()), "{seen}");
+    let refused =
+        rpc(&viewer, "eth_sendTransaction", json!([{ "from": from, "to": RECEIVER, "value": "0x1" }])).await;
+    assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
+    let seen = entry(&admin, "403 by JSON-RPC", |entry| {
+        entry["status"] == 403 && text(entry, "method") == "eth_sendTransaction"
+    })
+    .await;
+    assert_eq!(text(&seen, "keyId"), viewer_id);
+    let screen = text(
+        &admin.post("/api/v1/api-keys", &json!({ "name": "second", "role": "viewer" })).await.expect(201),
+        "key",
+    );
+    let asked = CancelRequest { tx_id: one, idempotency_key: None };
+    let refused = grpc.cancel(with_key(asked, &screen)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    entry(&admin, "403 by gRPC", |entry| entry["status"] == 403 && text(entry, "method") == "gRPC").await;
+
+    let checked = audit(server.folder(), &["verify", "--url", server.api.url()]).await;
+    assert!(checked.ok() && checked.said.contains("none changed"), "{}", checked.said);
+    let shown = log(&admin).await.iter().map(Value::to_string).collect::<String>();
+    assert!(!shown.contains(&key) && !shown.contains(ADMIN_KEY), "no secret is on record");
+}
+
+/// Fills a log, stops the server in good order, and gives the folder's file.
+async fn stopped() -> (Chain, Server) {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    for n in 0..4 {
+        make(&admin, &format!("key {n}"), "viewer").await;
+    }
+    admin.submit(&transfer()).await;
+    server.terminate();
+    assert_eq!(server.ended().await.code(), Some(0));
+    (chain, server)
+}
+
+const OFFLINE: [&str; 2] = ["--config", "landfall.toml"];
+
+async fn verify(server: &Server, more: &[&str]) -> Output {
+    audit(server.folder(), &[&["verify"], &OFFLINE[..], more].concat()).await
+}
+
+fn change(server: &Server, sql: &str) {
+    let db = Connection::open(server.folder().join("landfall.db")).unwrap();
+    db.execute_batch(sql).unwrap();
+    assert!(db.total_changes() > 0, "{sql} changes something");
+}
+
+fn count(server: &Server) -> u64 {
+    let db = Connection::open(server.folder().join("landfall.db")).unwrap();
+    let last: i64 = db.query_row("SELECT max(seq) FROM audit", [], |row| row.get(0)).unwrap();
+    u64::try_from(last).unwrap()
+}
+
+#[tokio::test]
+async fn each_row_that_is_changed_removed_added_or_moved_is_found() {
+    let (_chain, server) = stopped().await;
+    let whole = verify(&server, &["--json"]).await;
+    assert_eq!(whole.code, Some(0), "{}", whole.said);
+    let whole: Value = serde_json::from_str(&whole.stdout).unwrap();
+    assert_eq!((&whole["whole"], &whole["brokenOff"]), (&json!(true), &json!([])), "{whole}");
+    let head = text(&whole["head"], "hash");
+    let last = count(&server);
+    assert!(last >= 10, "{last}");
+    let file = server.folder().join("landfall.db");
+    let saved = std::fs::read(&file).unwrap();
+    let entry = r#"'{"what":"began"}'"#;
+    let attacks = [
+        (format!("UPDATE audit SET entry = {entry} WHERE seq = 3"), "row 3 was changed"),
+        ("UPDATE audit SET at = at + 1 WHERE seq = 4".to_owned(), "row 4 was changed"),
+        ("UPDATE audit SET hash = zeroblob(32) WHERE seq = 2".to_owned(), "row 2 was changed"),
+        ("DELETE FROM audit WHERE seq = 5".to_owned(), "row 5 was removed"),
+        ("DELETE FROM audit WHERE seq = 1".to_owned(), "row 1 was removed"),
+        (format!("DELETE FROM audit WHERE seq = {last}"), "was removed"),
+        ("DELETE FROM audit".to_owned(), "rows 1 to"),
+        (
+            format!("INSERT INTO audit SELECT namespace, {last} + 1, at, entry, hash FROM audit WHERE seq = 3"),
+            "after the head",
+        ),
+        (
+            "UPDATE audit SET seq = seq + 1000 WHERE seq IN (3, 4);
+             UPDATE audit SET seq = CASE seq WHEN 1003 THEN 4 ELSE 3 END WHERE seq > 1000"
+                .to_owned(),
+            "row 3 was changed",
+        ),
+        (
+            "UPDATE audit SET entry = (SELECT entry FROM audit AS other WHERE other.seq = 7 - audit.seq) WHERE seq IN (3, 4)"
+                .to_owned(),
+            "row 3 was changed",
+        ),
+        ("UPDATE audit_ends SET hash = zeroblob(32)".to_owned(), "the head says"),
+        ("UPDATE audit_ends SET anchor = 2, anchor_hash = (SELECT hash FROM audit WHERE seq = 2)".to_owned(), "stands after"),
+    ];
+    for (sql, told) in attacks {
+        for side in ["-wal", "-shm"] {
+            std::fs::remove_file(server.folder().join(format!("landfall.db{side}"))).ok();
+        }
+        std::fs::write(&file, &saved).unwrap();
+        change(&server, &sql);
+        let found = verify(&server, &[]).await;
+        assert_eq!(found.code, Some(7), "{sql}: {}", found.said);
+        assert!(found.said.contains(told), "{sql}: {}", found.said);
+    }
+    // Oldest rows and anchor together: no row says that they went.
+    std::fs::write(&file, &saved).unwrap();
+    change(&server, "UPDATE audit_ends SET anchor = 2, anchor_hash = (SELECT hash FROM audit WHERE seq = 2)");
+    change(&server, "DELETE FROM audit WHERE seq <= 2");
+    let found = verify(&server, &[]).await;
+    assert!(found.code == Some(7) && found.said.contains("removed by hand"), "{}", found.said);
+    // Newest rows and the head together: only a hash that was noted elsewhere tells.
+    std::fs::write(&file, &saved).unwrap();
+    let before = last - 1;
+    change(&server, &format!("DELETE FROM audit WHERE seq > {before}"));
+    change(
+        &server,
+        &format!(
+            "UPDATE audit_ends SET seq = {before}, hash = (SELECT hash FROM audit WHERE seq = {before})"
+        ),
+    );
+    assert_eq!(verify(&server, &[]).await.code, Some(0), "nobody can tell from the database alone");
+    let found = verify(&server, &["--head", &head]).await;
+    assert!(found.code == Some(7) && found.said.contains("no row has the hash"), "{}", found.said);
+}
+
+#[tokio::test]
+async fn an_export_is_checked_without_a_store_and_the_command_line_is_on_record_too() {
+    let (_chain, server) = stopped().await;
+    let mut make = program(server.folder());
+    make.args(["api-key", "create", "--name", "me", "--role", "admin", "--config", "landfall.toml"]);
+    let made = run(make).await;
+    assert!(made.ok(), "{}", made.said);
+    let mut older = program(server.folder());
+    older.args(["store", "older", "--config", "landfall.toml", "--yes"]);
+    assert!(run(older).await.ok());
+    let listed = audit(server.folder(), &["list", "--config", "landfall.toml", "--json"]).await;
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let own: Vec<&Value> =
+        listed["items"].as_array().unwrap().iter().filter(|entry| entry["what"] == "command_line").collect();
+    let paths: Vec<String> = own.iter().map(|entry| text(entry, "path")).collect();
+    assert_eq!(paths, ["store older", "api-key create"], "{listed}");
+    assert_eq!(own[1]["body"], json!({ "name": "me", "role": "admin" }));
+    assert!(text(own[1], "keyName").contains('@'), "{listed}");
+
+    let exported =
+        audit(server.folder(), &["export", "--out", "audit.jsonl", "--config", "landfall.toml"]).await;
+    assert!(exported.ok(), "{}", exported.said);
+    let file = server.folder().join("audit.jsonl");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let check = async |text: &str| {
+        std::fs::write(elsewhere.path().join("it.jsonl"), text).unwrap();
+        audit(elsewhere.path(), &["verify", "--file", "it.jsonl"]).await
+    };
+    let checked = check(&whole).await;
+    assert!(checked.ok(), "{}", checked.said);
+    let lines: Vec<&str> = whole.lines().collect();
+    let without = |n: usize| {
+        lines
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != n)
+            .map(|(_, line)| format!("{line}\n"))
+            .collect::<String>()
+    };
+    for n in 1..lines.len() {
+        let found = check(&without(n)).await;
+        assert_eq!(found.code, Some(7), "line {n}: {}", found.said);
+    }
+    let mut swapped = lines.clone();
+    swapped.swap(2, 3);
+    assert_eq!(check(&swapped.join("\n")).await.code, Some(7));
+    let changed = whole.replacen("key 0", "key 9", 1);
+    assert_ne!(changed, whole);
+    assert_eq!(check(&changed).await.code, Some(7));
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_a_few_rows_and_a_number() {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), guarded()).await;
+    let stranger = server.api.clone();
+    for _ in 0..40 {
+        let asked = (0..25).map(|_| stranger.command("/api/v1/tx"));
+        join_all(asked).await.into_iter().for_each(|answer| {
+            answer.expect_problem(401, "unauthorized");
+        });
+    }
+    server.terminate();
+    assert_eq!(server.ended().await.code(), Some(0));
+    let listed =
+        audit(server.folder(), &["list", "--config", "landfall.toml", "--limit", "500", "--json"]).await;
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let refused: Vec<&Value> =
+        listed["items"].as_array().unwrap().iter().filter(|entry| entry["what"] == "refused").collect();
+    // A minute may have ended meanwhile.
+    assert!(refused.len() <= 3 * 6, "{} rows", refused.len());
+    let told: u64 = refused.iter().map(|entry| entry["count"].as_u64().unwrap_or(1)).sum();
+    assert_eq!(told, 1_000, "and all of them are counted: {refused:?}");
+    assert!(verify(&server, &[]).await.ok());
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_leaves_a_chain_that_says_so() {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let tx = admin.submit(&transfer()).await;
+    server.restart_after_kill().await;
+    let shown = admin.tx(&tx).await;
+    assert_eq!(shown["submittedBy"]["keyId"], "environment", "whatever the log lost: {shown}");
+    let checked = audit(server.folder(), &["verify", "--url", server.api.url()]).await;
+    assert!(checked.ok(), "{}", checked.said);
+    assert!(checked.said.contains("without a goodbye"), "{}", checked.said);
+}
+
+#[tokio::test]
+async fn old_rows_go_and_the_rest_can_still_be_proven() {
+    let (chain, mut server) = stopped().await;
+    let before = count(&server);
+    // A clock is believed as far as the newest block goes: into the year 2100.
+    chain.call("evm_setNextBlockTimestamp", json!([4_102_444_801_u64])).await;
+    chain.mine(1).await;
+    server.set("LANDFALL_ACCESS__KEEP_AUDIT_DAYS", "0.000001");
+    server.spawn();
+    server.until_ready().await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    entry(&admin, "that rows went", |entry| entry["what"] == "trimmed").await;
+    // So short a time has an end: nothing goes while it is checked.
+    server.terminate();
+    assert_eq!(server.ended().await.code(), Some(0));
+    server.set("LANDFALL_ACCESS__KEEP_AUDIT_DAYS", "365");
+    server.spawn();
+    server.until_ready().await;
+    let rows = admin.get("/api/v1/audit/export").await.expect(200);
+    assert!(rows["anchor"]["seq"].as_u64().unwrap() >= before - 1, "{rows}");
+    let checked = audit(server.folder(), &["verify", "--url", server.api.url()]).await;
+    assert!(checked.ok() && checked.said.contains("because of their age"), "{}", checked.said);
+    let request = admin.request(Method::GET, "/api/v1/audit?limit=500");
+    let listed = admin.send(request).await.expect(200);
+    assert!(listed["nextCursor"].is_null(), "{listed}");
+}
+
+#[tokio::test]
+async fn two_nodes_on_one_database_write_one_chain() {
+    let database = Database::any();
+    let nodes = Nodes::start(2, &database.url, 2, (10.0, 3.0, 1.0)).await;
+    let lane = |n: usize| format!("/api/v1/lanes/{CHAIN_ID}/{}", signer(n));
+    let steered = (0..10).map(async |n: usize| {
+        let api = nodes.api(n % 2);
+        for verb in ["pause", "resume"] {
+            api.command(&format!("{}/{verb}", lane(n % 2))).await.expect(202);
+        }
+        api.submit(&transfer()).await
+    });
+    let stored: BTreeSet<String> = join_all(steered).await.into_iter().collect();
+    let named = async |by: usize| {
+        let ids = log(nodes.api(by)).await.into_iter().filter_map(|entry| entry["txIds"].as_array().cloned());
+        ids.flatten().filter_map(|id| Some(id.as_str()?.to_owned())).collect::<BTreeSet<String>>()
+    };
+    until("all are on record, whichever node is asked", async || {
+        (named(0).await == stored && named(1).await == stored).then_some(())
+    })
+    .await;
+    let all = log(nodes.api(1)).await;
+    let by: BTreeSet<String> = all.iter().map(|entry| text(entry, "node")).collect();
+    assert_eq!(by, BTreeSet::from(["a", "b"].map(str::to_owned)));
+    let asked = all.iter().filter(|entry| entry["what"] == "asked");
+    assert!(asked.clone().count() == 20 && asked.clone().all(|entry| entry["status"] == 202), "{all:?}");
+    // There is no key here.
+    let mut command = program(nodes.nodes[0].server.folder());
+    command.args(["audit", "verify", "--url", nodes.api(0).url()]);
+    let checked = run(command).await;
+    assert!(checked.ok(), "{}", checked.said);
+}

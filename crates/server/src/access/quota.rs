@@ -1,0 +1,138 @@
+//! How much one key may hold at a time: listeners and sockets stay for long, so that one key could take the places of all others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::caller::Caller;
+use crate::problem::{Code, Problem};
+
+/// The most that one key may have. What is stored is counted where it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Event streams at once.
+    pub listeners: usize,
+    /// WebSockets at once.
+    pub sockets: usize,
+    /// Bytes of raw transactions that are kept.
+    pub raw_bytes: usize,
+    /// Accounts whose raw transactions are kept.
+    pub raw_accounts: usize,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self { listeners: 50, sockets: 50, raw_bytes: 4 << 20, raw_accounts: 100 }
+    }
+}
+
+/// A kind of place that a key holds while it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Quota {
+    Listeners,
+    Sockets,
+}
+
+impl Quota {
+    fn most(self, shares: &Shares) -> usize {
+        match self {
+            Self::Listeners => shares.listeners,
+            Self::Sockets => shares.sockets,
+        }
+    }
+
+    /// How many, of what, and the setting that says so.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Listeners => ("event streams", "access.max_listeners_per_key"),
+            Self::Sockets => ("WebSockets", "access.max_sockets_per_key"),
+        }
+    }
+}
+
+/// The places that all keys hold now.
+#[derive(Default)]
+pub(crate) struct Quotas {
+    shares: Shares,
+    held: Mutex<HashMap<(Arc<str>, Quota), usize>>,
+}
+
+impl Quotas {
+    pub(crate) fn new(shares: Shares) -> Self {
+        Self { shares, held: Mutex::default() }
+    }
+
+    /// A place for one more, given back when it is dropped. Where no key is shown the server is open, and has one bound for all.
+    pub(crate) fn take(self: &Arc<Self>, caller: &Caller, what: Quota) -> Result<Place, Problem> {
+        let Some(key) = caller.key.clone() else { return Ok(Place(None)) };
+        let most = what.most(&self.shares);
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = all.entry((key.clone(), what)).or_default();
+        if *held >= most {
+            let (things, setting) = what.words();
+            let detail = format!(
+                "this API key has {most} {things} open, as many as {setting} allows; close one first, or try again later"
+            );
+            return Err(Problem { retry_after: Some(1), ..Problem::new(Code::QuotaReached, detail) });
+        }
+        *held += 1;
+        Ok(Place(Some((self.clone(), key, what))))
+    }
+
+    fn give_back(&self, key: Arc<str>, what: Quota) {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (key, what);
+        if let Some(held) = all.get_mut(&place) {
+            *held -= 1;
+            if *held == 0 {
+                all.remove(&place);
+            }
+        }
+    }
+}
+
+/// A place that a key holds.
+pub(crate) struct Place(Option<(Arc<Quotas>, Arc<str>, Quota)>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some((quotas, key, what)) = self.0.take() {
+            quotas.give_back(key, what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::role::Role;
+    use super::*;
+
+    fn caller(key: &str) -> Caller {
+        Caller::with(key.into(), key, Role::Viewer, None, None)
+    }
+
+    #[test]
+    fn a_key_has_so_many_places_gets_them_back_and_takes_none_of_another() {
+        let quotas = Arc::new(Quotas::new(Shares { listeners: 2, sockets: 1, ..Shares::default() }));
+        let (one, other) = (caller("one"), caller("other"));
+        let first = quotas.take(&one, Quota::Listeners).ok();
+        let second = quotas.take(&one, Quota::Listeners).ok();
+        assert!(first.is_some() && second.is_some());
+        let refused = quotas.take(&one, Quota::Listeners).err().unwrap();
+        assert_eq!((refused.code, refused.retry_after), (Code::QuotaReached, Some(1)));
+        assert!(refused.detail.contains("2 event streams"), "{}", refused.detail);
+        assert!(refused.detail.contains("access.max_listeners_per_key"), "{}", refused.detail);
+        let _socket = quotas.take(&one, Quota::Sockets).ok().unwrap();
+        let _others = quotas.take(&other, Quota::Listeners).ok().unwrap();
+        drop(second);
+        let _again = quotas.take(&one, Quota::Listeners).ok().unwrap();
+        drop(first);
+        assert_eq!(quotas.held.lock().unwrap().len(), 3, "what nobody holds is not remembered");
+    }
+
+    #[test]
+    fn an_open_server_has_one_bound_for_all() {
+        let quotas = Arc::new(Quotas::new(Shares { sockets: 1, ..Shares::default() }));
+        let places: Vec<_> = (0..9).map(|_| quotas.take(&Caller::anyone(), Quota::Sockets)).collect();
+        assert!(places.iter().all(Result::is_ok));
+    }
+}

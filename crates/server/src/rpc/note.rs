@@ -1,0 +1,40 @@
+//! Notes to the audit log about calls, and who asks as it is stored.
+
+use landfall_core::TxId;
+use landfall_engine::Wish;
+use serde_json::Value;
+
+use super::Asker;
+use super::error::RpcError;
+use crate::access::Wrote;
+use crate::problem::Code;
+
+impl Asker {
+    /// A command as it was asked for.
+    pub(super) fn wish(&self) -> Wish {
+        Wish { key: self.key.clone(), by: Some(self.caller.origin()) }
+    }
+
+    /// Says that a call stored or changed something.
+    pub(super) fn wrote(&self, method: &'static str, txs: Vec<TxId>, body: Option<Value>) {
+        let (method, path) = (method.into(), self.path().into());
+        self.app.audit.wrote(&self.caller, Wrote { method, path, status: 200, txs, count: None, body });
+    }
+
+    /// Says that the caller was sent away, if this is about that.
+    pub(super) fn refused(&self, method: &str, error: &RpcError) {
+        let own = error.data.as_ref().and_then(|data| data["code"].as_str());
+        let code = [Code::Unauthorized, Code::Forbidden, Code::RateLimited]
+            .into_iter()
+            .find(|code| own == Some(code.text()));
+        if let Some(code) = code {
+            let method: String = method.chars().take(64).collect();
+            let status = code.status().as_u16();
+            self.app.audit.refused_with(&self.caller, method.into(), &self.path(), status, Some(code));
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("/rpc/{}", self.chain)
+    }
+}

@@ -1,0 +1,250 @@
+//! Room for what nodes answer to callers: for one answer, for all answers to one message, and for all that callers have not
+//! been sent yet. It is taken while an answer is read, and given back when the caller has it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use landfall_core::ports::chain::{NoRoom, Room};
+use tokio::time::Instant;
+
+use super::error::{LIMIT, RpcError, UNAVAILABLE};
+
+/// How much is taken from nodes for callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of one answer.
+    pub answer: usize,
+    /// Bytes of all answers to one message.
+    pub batch: usize,
+    /// Bytes of all answers that callers have not been sent yet.
+    pub in_flight: usize,
+    /// How long the calls of one message may take that are passed on.
+    pub batch_time: Duration,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { answer: 16 << 20, batch: 32 << 20, in_flight: 128 << 20, batch_time: Duration::from_secs(30) }
+    }
+}
+
+/// The answers that callers have not been sent yet.
+pub(crate) struct Answers {
+    budget: Budget,
+    held: AtomicUsize,
+}
+
+impl Answers {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self { budget, held: AtomicUsize::new(0) }
+    }
+
+    /// Room for the answers to a message that came now.
+    pub(crate) fn message(self: &Arc<Self>) -> Arc<MessageRoom> {
+        Arc::new(MessageRoom {
+            answers: Arc::clone(self),
+            until: Instant::now() + self.budget.batch_time,
+            taken: AtomicUsize::new(0),
+            full: OnceLock::new(),
+        })
+    }
+}
+
+/// Takes from a count that may not pass its limit.
+fn take(count: &AtomicUsize, bytes: usize, most: usize) -> bool {
+    let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+/// Room for the answers to one message. What was taken is given back with it.
+pub(crate) struct MessageRoom {
+    answers: Arc<Answers>,
+    until: Instant,
+    taken: AtomicUsize,
+    /// Why an answer did not fit beside others: those after it are not asked for.
+    full: OnceLock<Full>,
+}
+
+impl MessageRoom {
+    /// Nothing is held, so nothing has to be given back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) == 0
+    }
+
+    /// Room for one more answer, and by when it must be there.
+    pub(super) fn call(&self) -> Result<(CallRoom<'_>, Instant), RpcError> {
+        if let Some(full) = self.full.get() {
+            return Err(no_room(&self.is_full(*full, "this call was not asked")));
+        }
+        if Instant::now() >= self.until {
+            return Err(self.too_slow());
+        }
+        Ok((CallRoom { message: self, taken: AtomicUsize::new(0) }, self.until))
+    }
+
+    pub(super) fn too_slow(&self) -> RpcError {
+        let text = format!(
+            "the calls of this message took longer than {} s (rpc.batch_time_s), and this one has no answer; ask for less at once",
+            self.answers.budget.batch_time.as_secs()
+        );
+        let mut error = RpcError::coded(UNAVAILABLE, text, "batch_too_slow");
+        error.with("setting", "rpc.batch_time_s");
+        error
+    }
+
+    fn is_full(&self, full: Full, this: &str) -> NoRoom {
+        let budget = &self.answers.budget;
+        match full {
+            Full::Batch => NoRoom {
+                setting: "rpc.max_batch_answer_bytes",
+                text: format!(
+                    "the answers to this message came to more than {} bytes (rpc.max_batch_answer_bytes), and {this}; ask for less at \
+                     once",
+                    budget.batch
+                ),
+            },
+            Full::InFlight => NoRoom {
+                setting: "rpc.max_answer_bytes_in_flight",
+                text: format!(
+                    "answers of {} bytes together wait to be sent to callers, which is the most (rpc.max_answer_bytes_in_flight), \
+                     and {this}; ask again later",
+                    budget.in_flight
+                ),
+            },
+        }
+    }
+}
+
+/// The bound that was reached.
+#[derive(Debug, Clone, Copy)]
+enum Full {
+    Batch,
+    InFlight,
+}
+
+impl Drop for MessageRoom {
+    fn drop(&mut self) {
+        self.answers.held.fetch_sub(self.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Room for one answer; given back unless it is kept.
+pub(super) struct CallRoom<'a> {
+    message: &'a MessageRoom,
+    taken: AtomicUsize,
+}
+
+impl CallRoom<'_> {
+    /// The answer goes to the caller: its room is given back with that of the message.
+    pub(super) fn keep(self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Room for CallRoom<'_> {
+    fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        let (message, answers) = (self.message, &self.message.answers);
+        let most = answers.budget.answer;
+        if !take(&self.taken, bytes, most) {
+            let text = format!(
+                "the answer is longer than {most} bytes (rpc.max_answer_bytes) and was not read to its end; ask for less, such as \
+                 fewer blocks"
+            );
+            return Err(NoRoom { setting: "rpc.max_answer_bytes", text });
+        }
+        let full = if !take(&message.taken, bytes, answers.budget.batch) {
+            Full::Batch
+        } else if !take(&answers.held, bytes, answers.budget.in_flight) {
+            message.taken.fetch_sub(bytes, Ordering::Relaxed);
+            Full::InFlight
+        } else {
+            return Ok(());
+        };
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        Err(message.is_full(*message.full.get_or_init(|| full), "this answer was not read to its end"))
+    }
+
+    fn begin_anew(&self) {
+        let taken = self.taken.swap(0, Ordering::Relaxed);
+        self.message.taken.fetch_sub(taken, Ordering::Relaxed);
+        self.message.answers.held.fetch_sub(taken, Ordering::Relaxed);
+    }
+}
+
+impl Drop for CallRoom<'_> {
+    fn drop(&mut self) {
+        self.begin_anew();
+    }
+}
+
+pub(super) fn no_room(no_room: &NoRoom) -> RpcError {
+    let mut error = RpcError::coded(LIMIT, no_room.text.clone(), "answer_too_long");
+    error.with("setting", no_room.setting);
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers() -> Arc<Answers> {
+        let budget = Budget { answer: 10, batch: 15, in_flight: 20, ..Budget::default() };
+        Arc::new(Answers::new(budget))
+    }
+
+    fn setting(taken: Result<(), NoRoom>) -> &'static str {
+        taken.unwrap_err().setting
+    }
+
+    #[tokio::test]
+    async fn an_answer_a_message_and_all_together_have_a_limit_each() {
+        let answers = answers();
+        let message = answers.message();
+        let (first, _) = message.call().unwrap();
+        first.take(10).unwrap();
+        assert_eq!(setting(first.take(1)), "rpc.max_answer_bytes");
+        first.keep();
+        let (second, _) = message.call().unwrap();
+        second.take(5).unwrap();
+        assert_eq!(setting(second.take(1)), "rpc.max_batch_answer_bytes");
+        second.keep();
+        let refused = message.call().err().unwrap();
+        assert!(refused.message.contains("this call was not asked"), "{}", refused.message);
+        assert_eq!(refused.data.unwrap()["setting"], "rpc.max_batch_answer_bytes");
+
+        let other = answers.message();
+        let (third, _) = other.call().unwrap();
+        third.take(5).unwrap();
+        assert_eq!(setting(third.take(1)), "rpc.max_answer_bytes_in_flight");
+        drop(third);
+        drop((message, other));
+        assert_eq!(answers.held.load(Ordering::Relaxed), 0, "what is not kept is given back");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_read_anew_counts_once() {
+        let answers = answers();
+        let message = answers.message();
+        let (room, _) = message.call().unwrap();
+        for _ in 0..5 {
+            room.take(9).unwrap();
+            room.begin_anew();
+        }
+        room.take(10).unwrap();
+        room.keep();
+        assert!(!message.is_empty());
+        assert_eq!(answers.held.load(Ordering::Relaxed), 10);
+        drop(message);
+        assert_eq!(answers.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_takes_too_long_gets_no_further_answers() {
+        let message = answers().message();
+        assert!(message.call().is_ok());
+        tokio::time::advance(Budget::default().batch_time).await;
+        let refused = message.call().err().unwrap();
+        assert_eq!(refused.data.unwrap()["code"], "batch_too_slow");
+    }
+}
