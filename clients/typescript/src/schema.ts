@@ -2478,7 +2478,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -5667,7 +5667,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5677,7 +5677,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_waiting";
                     };
                 };
             };
@@ -7269,7 +7269,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7279,7 +7279,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_waiting";
                     };
                 };
             };

@@ -129,6 +129,8 @@ pub struct LaneSettings {
     pub allocation: Allocation,
     /// How many slots may be bound, counted from the chain's own count, where they are handed out at admission.
     pub max_signed_ahead: u64,
+    /// How many transactions may wait for a slot; more are not taken in.
+    pub max_waiting: u64,
     /// As `max_in_flight`, for an account whose code is a delegation (EIP-7702, E24).
     pub delegated_in_flight: u64,
     /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
@@ -207,6 +209,7 @@ impl Default for LaneSettings {
             max_in_flight: 16,
             allocation: Allocation::Dispatch,
             max_signed_ahead: 1_000,
+            max_waiting: 1_000_000,
             delegated_in_flight: 1,
             gapless: false,
             first_alone: false,

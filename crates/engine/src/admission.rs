@@ -78,6 +78,11 @@ pub enum Refused {
     )]
     LaneHasCommands { lane: LaneId, open: usize },
     #[error(
+        "{waiting} transactions of lane {lane} wait, and chain.max_waiting is {most}; look why they do, and hand it in again later, under \
+         the same id. Nothing was stored"
+    )]
+    LaneIsFull { lane: LaneId, waiting: u64, most: u64 },
+    #[error(
         "{open} such commands about transaction {tx} wait to be applied, as many as may; ask again later. Nothing was stored"
     )]
     TxHasCommands { tx: TxId, open: usize },

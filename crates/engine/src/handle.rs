@@ -462,6 +462,16 @@ impl Handle {
         {
             return Err(Refused::UnknownPredecessor(after.tx).into());
         }
+        self.check_room(submission.lane).await
+    }
+
+    /// A lane has room for one more that waits.
+    async fn check_room(&self, lane: LaneId) -> Result<(), SubmitError> {
+        let Some(chain) = self.shared.parts.chains.get(&lane.chain) else { return Ok(()) };
+        let most = chain.settings.max_waiting;
+        if let Some(waiting) = self.shared.queues.is_full(self.store(), lane, most).await? {
+            return Err(Refused::LaneIsFull { lane, waiting, most }.into());
+        }
         Ok(())
     }
 

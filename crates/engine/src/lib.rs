@@ -50,6 +50,7 @@ mod lives;
 mod mailbox;
 mod parts;
 mod prove;
+mod queues;
 mod reader;
 mod remembered;
 mod retention;

@@ -19,6 +19,7 @@ use crate::gauges::Backlogs;
 use crate::keyless;
 use crate::lane_task::{self, LaneTrouble};
 use crate::parts::{Parts, PlantedInEngine};
+use crate::queues::Queues;
 use crate::remembered::Remembered;
 use crate::silent::Watch;
 use crate::spread::Spread;
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     /// Where the transactions of the lanes stand that run here.
     counts: Mutex<BTreeMap<LaneId, LaneCounts>>,
     pub(crate) backlogs: Backlogs,
+    pub(crate) queues: Queues,
     /// Callers that are told a slot when they hand a transaction over.
     pub(crate) awaited: Awaited,
     pub(crate) leases: LeaseCounts,
@@ -95,6 +97,7 @@ impl Shared {
             disabled: Mutex::default(),
             counts: Mutex::default(),
             backlogs: Backlogs::default(),
+            queues: Queues::default(),
             awaited: Awaited::default(),
             leases: LeaseCounts::default(),
             remembered: Remembered::default(),

@@ -13,6 +13,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::access::{Audit, Caller};
+use crate::doors::intake;
 use crate::problem::{Code, Problem};
 
 /// Where the server listens, and which other origins its operator trusts.
@@ -20,11 +22,21 @@ use crate::problem::{Code, Problem};
 pub(crate) struct Guard {
     listen: SocketAddr,
     origins: Arc<[String]>,
+    audit: Audit,
 }
 
 impl Guard {
-    pub(crate) fn new(listen: SocketAddr, origins: Vec<String>) -> Self {
-        Self { listen, origins: origins.into() }
+    pub(crate) fn new(listen: SocketAddr, origins: Vec<String>, audit: Audit) -> Self {
+        Self { listen, origins: origins.into(), audit }
+    }
+
+    /// Says no, and that it did.
+    fn refuse(&self, request: &Request, code: Code, detail: impl Into<String>) -> Response {
+        let problem = Problem::new(code, detail);
+        let mut caller = Caller::nobody();
+        caller.address = intake::line(request).map(|line| line.peer().ip());
+        self.audit.refused(&caller, request.method().as_str().to_owned(), request.uri().path(), &problem);
+        problem.into_response()
     }
 
     /// The origin of a page that may call although it is another's.
@@ -92,14 +104,14 @@ async fn guarded(guard: &Guard, trusted: bool, request: Request, next: Next) -> 
     let host = authority(headers, header::HOST).or_else(|| request.uri().authority().cloned());
     if listen.ip().is_loopback() && host.is_none() && headers.contains_key(header::HOST) {
         let detail = format!("the Host header cannot be read; this server listens on {listen}");
-        return Problem::new(Code::WrongHost, detail).into_response();
+        return guard.refuse(&request, Code::WrongHost, detail);
     }
     if listen.ip().is_loopback()
         && let Some(host) = &host
         && !is_loopback(host.host())
     {
         let detail = format!("this server listens on {listen} and is not {host}; ask for it by that address");
-        return Problem::new(Code::WrongHost, detail).into_response();
+        return guard.refuse(&request, Code::WrongHost, detail);
     }
     // A page may open a WebSocket anywhere without being asked first, and what goes over it can change things.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
@@ -115,7 +127,7 @@ async fn guarded(guard: &Guard, trusted: bool, request: Request, next: Next) -> 
         });
         if !own {
             let detail = "a web page of another origin asked for this; programs send no Origin header";
-            return Problem::new(Code::CrossOrigin, detail).into_response();
+            return guard.refuse(&request, Code::CrossOrigin, detail);
         }
     }
     as_problem(next.run(request).await)

@@ -88,6 +88,7 @@ codes! {
     TooManyKeys, "too_many_keys", CONFLICT, "There are too many API keys";
     ChangedMeanwhile, "changed_meanwhile", CONFLICT, "It was changed by somebody else meanwhile";
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
+    TooManyWaiting, "too_many_waiting", TOO_MANY_REQUESTS, "As many transactions of the signer wait as there may";
     TooManyCommands, "too_many_commands", TOO_MANY_REQUESTS, "As many commands wait as there may";
     QuotaReached, "quota_reached", TOO_MANY_REQUESTS, "The API key has as many of these as it may";
     CrossOrigin, "cross_origin", FORBIDDEN, "A web page of another origin may not do this";
@@ -299,6 +300,10 @@ impl From<Refused> for Problem {
             Refused::CommandKeyReused { .. } => (Code::RequestIdReused, "requestId"),
             Refused::LaneHasCommands { .. } | Refused::TxHasCommands { .. } => {
                 let problem = Self::new(Code::TooManyCommands, refused.to_string());
+                return Self { retry_after: Some(1), ..problem };
+            }
+            Refused::LaneIsFull { .. } => {
+                let problem = Self::new(Code::TooManyWaiting, refused.to_string());
                 return Self { retry_after: Some(1), ..problem };
             }
             Refused::NotTaken { .. } => (Code::NotTaken, "payload"),

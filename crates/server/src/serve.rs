@@ -202,9 +202,9 @@ impl Server {
             observer,
         };
         let health = health.map(|(listener, address)| {
-            (listener, outermost(routes::health_router(app.clone()), address, Vec::new()))
+            (listener, outermost(routes::health_router(app.clone()), address, Vec::new(), audit.clone()))
         });
-        let router = outermost(routes::router(app), address, cors_origins);
+        let router = outermost(routes::router(app), address, cors_origins, audit.clone());
         Ok(Self {
             handle,
             tail,
@@ -284,11 +284,11 @@ async fn bound(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), BindErro
 }
 
 /// The layers that every request passes first, whatever it asks for.
-fn outermost(router: Router, address: SocketAddr, cors_origins: Vec<String>) -> Router {
+fn outermost(router: Router, address: SocketAddr, cors_origins: Vec<String>, audit: Audit) -> Router {
     router
         // The body is read, and measured, before.
         .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(Guard::new(address, cors_origins), guard::same_origin))
+        .layer(from_fn_with_state(Guard::new(address, cors_origins, audit), guard::same_origin))
         .layer(CatchPanicLayer::custom(|_| {
             use axum::response::IntoResponse;
             Problem::new(Code::Internal, "the request could not be handled; the log says more")

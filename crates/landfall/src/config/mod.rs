@@ -159,6 +159,8 @@ pub(crate) struct Chain {
     pub(crate) checks: bool,
     #[serde(default = "default::max_signed_ahead")]
     pub(crate) max_signed_ahead: u64,
+    #[serde(default = "default::max_waiting")]
+    pub(crate) max_waiting: u64,
     #[serde(default = "default::watch_depth")]
     pub(crate) watch_depth: u64,
     #[serde(default = "default::witness_wait_s")]
@@ -188,6 +190,9 @@ mod default {
     }
     pub(super) fn max_signed_ahead() -> u64 {
         1_000
+    }
+    pub(super) fn max_waiting() -> u64 {
+        1_000_000
     }
     pub(super) fn watch_depth() -> u64 {
         64
@@ -360,6 +365,7 @@ impl Chain {
             low_balance_eth: 0.0,
             checks: false,
             max_signed_ahead: default::max_signed_ahead(),
+            max_waiting: default::max_waiting(),
             watch_depth: default::watch_depth(),
             witness_wait_s: default::witness_wait_s(),
             approve_above_wei: None,
@@ -376,6 +382,9 @@ impl Chain {
             bail!(
                 "chain {id}: max_in_flight and delegated_in_flight must be at least 1, or nothing would be sent"
             );
+        }
+        if self.max_waiting == 0 {
+            bail!("chain {id}: max_waiting must be at least 1, or nothing would be taken in");
         }
         if spec.max_in_flight > MOST_SLOTS || self.max_signed_ahead > MOST_SLOTS {
             bail!(
@@ -445,6 +454,7 @@ impl Chain {
             low_balance: wei_of(self.low_balance_eth),
             checks: self.checks,
             max_signed_ahead: self.max_signed_ahead,
+            max_waiting: self.max_waiting,
             watch_depth: self.watch_depth,
             witness_wait: (self.witness_wait_s > 0).then(|| Duration::from_secs(self.witness_wait_s)),
             approve_above: self.approve_above_wei,

@@ -45,7 +45,11 @@ pub(crate) const KEYS: &[Key] = &[
         "\"\"",
         "A PEM file with the certificate and those that lead to its authority, read again when it changes. Empty: without TLS.",
     ),
-    key("server.tls_key", "\"\"", "The PEM file with the certificate's key."),
+    key(
+        "server.tls_key",
+        "\"\"",
+        "The PEM file with the certificate's key, which nobody but its owner may read; `credential:NAME` is one of systemd's.",
+    ),
     key(
         "server.cors_origins",
         "[]",
@@ -322,6 +326,11 @@ pub(crate) const KEYS: &[Key] = &[
         "chain.max_signed_ahead",
         "1000",
         "How many nonces may be signed and not mined, for signers whose allocation is \"admission\".",
+    ),
+    key(
+        "chain.max_waiting",
+        "1000000",
+        "How many transactions of a signer may wait for their nonces; more are refused (429 `too_many_waiting`) until some are sent.",
     ),
     key(
         "chain.reset_above_returned",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::{Chain, Config, Store};
+use super::{Chain, Config, Server, Store, secrets};
 
 impl Config {
     /// With what the files say that it names.
@@ -25,6 +25,11 @@ impl Config {
             let urls = text.split([',', '\n']).map(str::trim).filter(|url| !url.is_empty());
             chain.rpc = urls.map(str::to_owned).collect();
             chain.rpc_file = PathBuf::new();
+        }
+        let Server { tls_certificate, tls_key, .. } = &mut self.server;
+        if !tls_key.is_empty() {
+            *tls_key = files.checked("server.tls_key", Path::new(tls_key))?.display().to_string();
+            *tls_certificate = secrets::path(Path::new(tls_certificate))?.display().to_string();
         }
         Ok(self)
     }
@@ -97,6 +102,24 @@ mod tests {
         let shown = format!("{config:?} {config:#?}");
         assert!(!shown.contains("hunter"), "{shown}");
         assert!(shown.contains("3 URLs") && !shown.contains("a.example"), "{shown}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_key_of_a_certificate_is_a_secret_too() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("server.key");
+        std::fs::write(&key, "a key").unwrap();
+        let server = format!("[server]\ntls_certificate = \"server.crt\"\ntls_key = \"{}\"\n", key.display());
+        let with_mode = |mode: u32, more: &str| {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            parse(&format!("{server}{more}")).with_files().map_err(|error| format!("{error:#}"))
+        };
+        let said = with_mode(0o644, "").unwrap_err();
+        assert!(said.contains("server.tls_key") && said.contains("chmod 600"), "{said}");
+        assert!(with_mode(0o644, "[access]\nloose_files = true").is_ok());
+        assert!(with_mode(0o600, "").is_ok());
     }
 
     #[test]

@@ -196,6 +196,19 @@ async fn every_door_says_who_asked_and_every_refusal_who_was_sent_away() {
     let refused = grpc.cancel(with_key(asked, &screen)).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     entry(&admin, "403 by gRPC", |entry| entry["status"] == 403 && text(entry, "method") == "gRPC").await;
+    // A page of another origin, and a name that is not this server's.
+    for (name, value, error) in
+        [("origin", "https://page.example", "cross_origin"), ("host", "page.example", "wrong_host")]
+    {
+        let asked = admin.request(reqwest::Method::POST, "/api/v1/tx").header(name, value);
+        assert_eq!(asked.json(&transfer()).send().await.unwrap().status(), 403);
+        let seen = entry(&admin, error, |entry| entry["error"] == error).await;
+        assert_eq!(
+            (&seen["keyId"], text(&seen, "address")),
+            (&Value::Null, "127.0.0.1".to_owned()),
+            "{seen}"
+        );
+    }
 
     let checked = audit(server.folder(), &["verify", "--url", server.api.url()]).await;
     assert!(checked.ok() && checked.said.contains("none changed"), "{}", checked.said);

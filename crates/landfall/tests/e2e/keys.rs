@@ -200,3 +200,38 @@ async fn the_administrators_key_in_a_file_is_changed_and_taken_back_without_a_re
     until("no key opens", async || (successor.get("/api/v1/lanes").await.status == 401).then_some(())).await;
     server.api.get("/api/v1/lanes").await.expect_problem(401, "unauthorized");
 }
+
+#[tokio::test]
+async fn no_more_transactions_wait_than_a_lane_may_have_and_a_retry_is_answered_all_the_same() {
+    let chain = Chain::without_mining().await;
+    let settings = guarded(Settings { max_in_flight: 1, chain: "max_waiting = 20", ..Settings::default() });
+    let server = Server::start(&chain.url(), settings).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let submitter = key(&admin, json!({ "name": "s", "role": "submitter" })).await;
+    submitter.post("/api/v1/tx", &transfer_as("first")).await.expect(202);
+    // One is out, and twenty may wait.
+    let mut taken = 0;
+    let said = loop {
+        let answer = submitter.post("/api/v1/tx", &transfer()).await;
+        if answer.status != 202 {
+            break answer.expect_problem(429, "too_many_waiting");
+        }
+        taken += 1;
+        assert!(taken <= 21, "as many are taken in as anybody likes");
+    };
+    assert!(said.contains("max_waiting is 20") && said.contains("Nothing was stored"), "{said}");
+    // The first counts as waiting until it is seen to be out.
+    assert!(taken >= 19, "{taken} were taken in");
+    let batch = submitter.post("/api/v1/tx/batch", &json!([transfer()])).await.expect(200);
+    assert_eq!(batch["items"][0]["code"], "too_many_waiting");
+    let call = json!([{ "from": signer(0), "to": RECEIVER }]);
+    let answer =
+        submitter.post(&format!("/rpc/{CHAIN_ID}"), &rpc("eth_sendTransaction", call)).await.expect(200);
+    assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("max_waiting")), "{answer}");
+    submitter.post("/api/v1/tx", &transfer_as("first")).await.expect(200);
+    until("there is room again", async || {
+        chain.mine(1).await;
+        (submitter.post("/api/v1/tx", &transfer()).await.status == 202).then_some(())
+    })
+    .await;
+}

@@ -77,6 +77,7 @@ const ADMITTING: &[Code] = &[
     Code::FinalityUnknown,
     Code::RequestIdReused,
     Code::LaneDisabled,
+    Code::TooManyWaiting,
     Code::NotOwner,
     Code::NoSlot,
     Code::UnknownPredecessor,

@@ -10,8 +10,10 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 /// Bytes that a stream and a connection may carry before anybody says otherwise.
 const WINDOW: i64 = 65_535;
@@ -27,6 +29,10 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// A `POST` of JSON to a path, its headers spelled out.
 pub(crate) fn post(stream: u32, authority: &str, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, stream, &fields(authority, path))
+}
+
+fn fields(authority: &str, path: &str) -> Vec<u8> {
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in [(":path", path), (":authority", authority), ("content-type", "application/json")] {
         block.push(0);
@@ -35,11 +41,48 @@ pub(crate) fn post(stream: u32, authority: &str, path: &str) -> Vec<u8> {
             block.extend(text.as_bytes());
         }
     }
-    frame(HEADERS, END_HEADERS, stream, &block)
+    block
 }
 
-pub(crate) fn reset(stream: u32) -> Vec<u8> {
-    frame(RESET, 0, stream, &8_u32.to_be_bytes())
+/// Frames of which a server may get as many as a caller can send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Flood {
+    /// Streams that are taken back at once.
+    Resets,
+    Settings,
+    Pings,
+    /// Headers of one request that never end.
+    Headers,
+    /// Room for answers, a byte at a time.
+    Windows,
+}
+
+impl Flood {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Resets, Self::Settings, Self::Pings, Self::Headers, Self::Windows];
+
+    /// Frames of this kind, the so-many-th of a connection.
+    pub(crate) fn frames(self, number: u32, authority: &str) -> Vec<u8> {
+        match self {
+            Self::Resets => {
+                let stream = 2 * number + 1;
+                let mut frames = post(stream, authority, "/api/v1/tx");
+                frames.extend(frame(RESET, 0, stream, &8_u32.to_be_bytes()));
+                frames
+            }
+            // SETTINGS_HEADER_TABLE_SIZE, now this and now that.
+            Self::Settings => frame(SETTINGS, 0, 0, &[0, 1, 0, 0, number.to_be_bytes()[3], 0]),
+            Self::Pings => frame(PING, 0, 0, &[7; 8]),
+            Self::Headers if number == 0 => frame(HEADERS, 0, 1, &fields(authority, "/api/v1/tx")),
+            Self::Headers => {
+                // A field of its own in each: a literal that is not indexed.
+                let mut block = vec![0, 1, b'x', 127, 0x81, 0x7e];
+                block.extend(vec![b'y'; 16_256]);
+                frame(CONTINUATION, 0, 1, &block)
+            }
+            Self::Windows => frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()),
+        }
+    }
 }
 
 /// A connection that has greeted.
