@@ -327,9 +327,9 @@ pub struct Status {
     /// The slot that this store has forgotten and that did the same, where it waits for that reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_as: Option<Slot>,
-    /// Its effects when a person said that it is none of what this store has forgotten. Another content is not meant.
+    /// Slots that this store has forgotten and that did the same, of which a person said that they are another payment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub told_apart: Vec<u64>,
+    pub told_apart: Vec<Slot>,
     /// A person said yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,

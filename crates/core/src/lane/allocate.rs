@@ -170,6 +170,7 @@ impl Lane {
         if two {
             self.slots.mark_double(slot);
         }
+        self.row.widest = self.row.widest.max(self.settings.max_in_flight);
         if !self.row.returned.remove(&slot) {
             let end = if two { slot.next().next() } else { slot.next() };
             self.row.cursor = Some(self.row.cursor.map_or(end, |cursor| cursor.max(end)));
@@ -219,6 +220,9 @@ impl Lane {
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else {
             return Free::default();
         };
+        if self.awaits_late().is_some() {
+            return Free::default();
+        }
         let mut returned = self.row.returned.clone();
         returned.retain(|slot| !self.tentative.contains_key(slot));
         if !self.fills.is_empty() {
@@ -228,27 +232,10 @@ impl Lane {
                 return Free { returned, new: 0..0 };
             }
         }
-        if self.awaits_late().is_some() {
-            return self.one_for_late(returned, cursor, count);
-        }
         let next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
         let ahead = if self.waiting.hurries() { self.signed_ahead() } else { self.bound_ahead() };
         let end = if self.next_is_open() { 0 } else { count.0.saturating_add(ahead) };
         Free { returned, new: next.0..end.max(next.0) }
-    }
-
-    /// The one slot that may be handed out while bytes that this store has forgotten may still land.
-    fn one_for_late(&self, returned: BTreeSet<Slot>, cursor: Slot, count: Slot) -> Free {
-        let mut free = Free::default();
-        match returned.first().copied().filter(|slot| *slot < cursor) {
-            Some(slot) if self.is_next_for_late(slot) => drop(free.returned.insert(slot)),
-            Some(_) => {}
-            None if !self.next_is_open() && cursor <= count && self.is_next_for_late(cursor) => {
-                free.new = cursor.0..cursor.0.saturating_add(1);
-            }
-            None => {}
-        }
-        free
     }
 
     /// Waiting transactions that are ready, first in first out. One whose first preparation is still running holds

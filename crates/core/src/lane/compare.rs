@@ -16,11 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::keccak256;
 
 use super::check::needs_approval;
-use super::{Lane, SlotRecord, Waiting};
+use super::{Lane, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::{Authorization, Payload};
-use crate::settings::Allocation;
 use crate::transaction::{Did, Reason, ReasonCode, TakenAlike, Transaction};
 use crate::view::BlockRef;
 use crate::{Account, CommandId, ContentVersion, Millis, Slot, TxId, Wei};
@@ -28,8 +27,6 @@ use crate::{Account, CommandId, ContentVersion, Millis, Slot, TxId, Wei};
 /// So many effects of forgotten slots are remembered: the lane's row is written with every commit. A lane that would have to remember
 /// more holds before them, until a person resumes it.
 pub(super) const MOST_REMEMBERED: usize = 1_000;
-/// Bytes that the store has forgotten may be out for so many slots above the chain's count when it was accepted, at the least.
-const LEAST_AHEAD: u64 = 64;
 
 /// How far a comparison is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,30 +341,25 @@ impl Lane {
         self.changes.row();
     }
 
-    /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have signed.
+    /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have sent.
+    /// What was signed further ahead was shown to nobody.
     fn late_end(&self) -> Option<Slot> {
-        let ahead = match self.settings.allocation {
-            Allocation::Dispatch => self.settings.max_in_flight,
-            Allocation::Admission => self.settings.max_signed_ahead,
-        };
+        let ahead = self.settings.max_in_flight.max(self.row.widest);
         let below = self.row.accepted_below?;
-        Some(Slot(below.0.saturating_add(ahead.max(LEAST_AHEAD))))
+        Some(Slot(below.0.saturating_add(ahead)))
     }
 
-    /// The end of the slots in which bytes that this store has forgotten may still land, if the chain is not there yet: whoever has them
-    /// can send them until their nonce is used. Until then one slot is given out at a time, and the next one when it is known what
-    /// took it.
+    /// The end of the slots in which bytes that this store has forgotten may still land: whoever has them can send them until their nonce
+    /// is used for good. Until then nothing that waits is sent: it may be what lands there.
     pub(super) fn awaits_late(&self) -> Option<Slot> {
-        let count = self.chain_count();
-        self.late_end().filter(|end| count.is_none_or(|count| count < *end))
+        let end = self.late_end().filter(|_| !self.planted_many_beside_late())?;
+        let is_used = self.chain_count().is_some_and(|count| count >= end);
+        (!is_used || self.slots.range(..end).next().is_some()).then_some(end)
     }
 
-    /// A slot may be given out although forgotten bytes may still land: it is known what took each one below it, be it ours or something
-    /// that a person has to speak of.
-    pub(super) fn is_next_for_late(&self, slot: Slot) -> bool {
-        let is_taken = |id| self.bound.get(&id).is_some_and(|tx| tx.status.taken.is_some());
-        let is_known = |record: &SlotRecord| record.mined.is_some() || record.tx.is_some_and(is_taken);
-        self.tentative.is_empty() && self.slots.range(..slot).all(|(_, record)| is_known(record))
+    /// Those slots are used up by no-ops as soon as something waits: each meets what was forgotten in a slot where nothing is lost.
+    pub(super) fn late_to_fill(&self) -> Option<Slot> {
+        self.awaits_late().filter(|_| self.held().is_none() && self.waiting.has_ready())
     }
 
     /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
@@ -466,9 +458,9 @@ impl Lane {
     /// The lowest forgotten slot with one of these effects, before all others one that no transaction is held for: a person can account
     /// for each of them then.
     fn forgotten_by(&self, tx: &Transaction, effects: &BTreeSet<u64>) -> Option<Slot> {
-        let is_alike = |did: &u64| effects.contains(did) && !tx.status.told_apart.contains(did);
-        let alike: Vec<Slot> =
-            self.row.forgotten.iter().filter(|(_, did)| is_alike(did)).map(|(slot, _)| *slot).collect();
+        let is_told_apart = |slot: &Slot| tx.status.told_apart.contains(slot);
+        let alike = self.row.forgotten.iter().filter(|(_, did)| effects.contains(did)).map(|(slot, _)| *slot);
+        let alike: Vec<Slot> = alike.filter(|slot| !is_told_apart(slot)).collect();
         let lowest = *alike.first()?;
         if alike.len() == 1 {
             return Some(lowest);
@@ -478,9 +470,9 @@ impl Lane {
         alike.into_iter().find(|slot| !shown.contains(slot)).or(Some(lowest))
     }
 
-    /// The effect of the slot that a transaction is held for. None if that slot was accounted for, and no other did the same.
-    pub(super) fn held_for(&self, tx: &Transaction) -> Option<u64> {
-        self.row.forgotten.get(&tx.status.forgotten_as?).copied()
+    /// The slot that a transaction is held for. None if that slot was accounted for, and no other did the same.
+    pub(super) fn held_for(&self, tx: &Transaction) -> Option<Slot> {
+        tx.status.forgotten_as.filter(|slot| self.row.forgotten.contains_key(slot))
     }
 
     /// A person says that a transaction is what a forgotten slot did, the one that was shown: it is accounted for, and no other.

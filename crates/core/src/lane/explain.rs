@@ -314,8 +314,8 @@ impl Lane {
         }
         if let Some(end) = self.awaits_late() {
             return format!(
-                "waiting for a nonce: up to nonce {end} one transaction goes out at a time, since something that the store had \
-                 forgotten when it was accepted may still land there"
+                "waiting for a nonce: all below {end} are used up by empty transactions first, until that is final, since something \
+                 that the store had forgotten when it was accepted may still land there"
             );
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();

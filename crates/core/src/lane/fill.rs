@@ -22,16 +22,18 @@ impl Lane {
     /// Slots that are to be filled and are free: not in use and not passed by the chain.
     pub(super) fn to_fill(&self) -> BTreeSet<Slot> {
         let may = matches!(self.held(), None | Some(Hold::Paused));
+        let late = self.late_to_fill();
         let (Some(cursor), Some(count)) = (self.row.cursor, self.chain_count()) else {
             return BTreeSet::new();
         };
-        if self.fills.is_empty() || !may {
+        if (self.fills.is_empty() && late.is_none()) || !may {
             return BTreeSet::new();
         }
         let mut wanted: BTreeSet<Slot> = self
             .fills
             .values()
             .flat_map(|(from, to)| (from.0.max(count.0)..=to.0).map(Slot))
+            .chain(late.into_iter().flat_map(|end| (count.0..end.0).map(Slot)))
             .filter(|slot| !self.slots.contains_key(slot) && !self.kept.contains(*slot))
             .collect();
         // Above the cursor only what follows it without a hole; transactions that are being signed count.

@@ -89,6 +89,9 @@ pub struct LaneRow {
     /// ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_below: Option<Slot>,
+    /// The widest window in which slots were given out: so far ahead of the chain bytes may be out.
+    #[serde(skip_serializing_if = "is_none")]
+    pub widest: u64,
     /// The highest slot that was left to a stranger. If the chain takes it back a no-op fills it, never a transaction: a copy of
     /// the store from before would take it for the stranger's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +123,10 @@ impl Spend {
 }
 
 fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
