@@ -299,7 +299,8 @@ impl Lane {
                 {
                     self.remember(*slot, taker);
                 }
-                None => {}
+                // A stranger's, or bytes of ours that an accepted store has forgotten and that came late.
+                None => self.remember_late(*slot, Some(taker), now),
             }
         }
         for slot in unknown {
