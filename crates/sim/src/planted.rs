@@ -163,6 +163,10 @@ planted! {
     BindsOnOldCount = "slot bound by a count of long ago", found by [JudgedByNow];
     /// What a person called ours is queued again.
     OursIsSentAgain = "own transaction sent again after a person's word", found by [HoldsWhenUnsure, LandsOnce];
+    /// After a store was accepted as many go out at once as before, although bytes may be out that it has forgotten.
+    ManyBesideLate = "many sent beside forgotten bytes", found by [LandsOnce];
+    /// What landed late, after a store was accepted, is taken for a stranger's.
+    LateForgotten = "late landing not remembered", found by [LandsOnce];
 }
 
 impl Planted {
@@ -213,6 +217,8 @@ impl Planted {
             Self::FailsOnOldFacts => Some(PlantedInLane::FailsOnOldFacts),
             Self::BindsOnOldCount => Some(PlantedInLane::BindsOnOldCount),
             Self::OursIsSentAgain => Some(PlantedInLane::OursIsSentAgain),
+            Self::ManyBesideLate => Some(PlantedInLane::ManyBesideLate),
+            Self::LateForgotten => Some(PlantedInLane::LateForgotten),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -283,6 +289,7 @@ impl Planted {
                 }
             }
             Self::FailsOnOldFacts | Self::BindsOnOldCount => Scenario::sleepy(seed),
+            Self::ManyBesideLate | Self::LateForgotten => Scenario::put_back(seed),
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),

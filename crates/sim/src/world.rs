@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::chain::model::ChainModel;
-use crate::chain::wire::Content;
+use crate::chain::wire::{Content, Wire};
 use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::scenario::{Fault, Scenario};
@@ -180,6 +180,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// What some pool has been handed, by anybody here.
+    pub(crate) sent: BTreeMap<TxHash, Wire>,
     /// Hashes that some pool has been handed.
     pub(crate) met: BTreeSet<TxHash>,
     /// Transactions that a caller did again: what landed may be the later one's.
@@ -230,6 +232,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            sent: BTreeMap::new(),
             met: BTreeSet::new(),
             retried: BTreeSet::new(),
             halts: Vec::new(),

@@ -125,6 +125,14 @@ impl Alike<'_> {
         Some(pairs)
     }
 
+    /// The planted way: as many of the oldest as there are slots, one each.
+    fn planted_oldest(&self) -> Vec<(Slot, (TxId, ContentVersion))> {
+        let pair = |(tx, (slot, taker)): (&&Transaction, (&Slot, &&Taker))| {
+            Some((*slot, (tx.id, carries_out(taker, tx)?)))
+        };
+        self.txs.iter().zip(&self.takers).filter_map(pair).collect()
+    }
+
     /// Each transaction with one of the slots: as many slots as there are stand beside one, so that a person can account for each.
     fn doubtful(&self) -> Vec<(TxId, Slot)> {
         let slots = self.takers.keys().copied().cycle();
@@ -196,6 +204,7 @@ impl Lane {
         for alike in groups.into_values().filter(|alike| !alike.txs.is_empty()) {
             match alike.pairs().filter(|_| alike.is_plain) {
                 Some(pairs) => landed.plain.extend(pairs),
+                None if self.planted_oldest_landed() => landed.plain.extend(alike.planted_oldest()),
                 None => landed.doubtful.extend(alike.doubtful()),
             }
         }
@@ -221,7 +230,8 @@ impl Lane {
     /// A word that came before the lane was loaded is not about what the chain has used since: in an older copy of the store that
     /// may be ours. Whoever means it has to say it again.
     pub(super) fn ask_resume(&mut self, command: CommandId, is_new: bool) {
-        let up_to = (!self.load.heard_all).then(|| self.stored_count.unwrap_or_default());
+        let is_old = !self.load.heard_all && !self.planted_old_resume();
+        let up_to = is_old.then(|| self.stored_count.unwrap_or_default());
         match self.strangers.resume(command, is_new, up_to) {
             Some(first) if first != command => self.finish_command(command),
             Some(_) | None => {
@@ -360,7 +370,8 @@ impl Lane {
     /// took it.
     pub(super) fn awaits_late(&self) -> Option<Slot> {
         let count = self.chain_count();
-        self.late_end().filter(|end| count.is_none_or(|count| count < *end))
+        let end = self.late_end().filter(|_| !self.planted_many_beside_late())?;
+        count.is_none_or(|count| count < end).then_some(end)
     }
 
     /// A slot may be given out although forgotten bytes may still land: it is known what took each one below it, be it ours or something
@@ -374,7 +385,7 @@ impl Lane {
     /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
     /// landed late: whatever waits and does the same waits for a person.
     pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>, now: Millis) {
-        let end = self.late_end();
+        let end = self.late_end().filter(|_| !self.planted_late_forgotten());
         let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot < end)) else { return };
         self.note_effect(slot, taker);
         let waiting: Vec<TxId> = self.waiting.values().map(|waiting| waiting.tx.id).collect();
@@ -471,7 +482,7 @@ impl Lane {
         let alike: Vec<Slot> =
             self.row.forgotten.iter().filter(|(_, did)| is_alike(did)).map(|(slot, _)| *slot).collect();
         let lowest = *alike.first()?;
-        if alike.len() == 1 {
+        if alike.len() == 1 || self.planted_one_nonce() {
             return Some(lowest);
         }
         let others = self.waiting.values().filter(|waiting| waiting.tx.id != tx.id);
@@ -489,8 +500,9 @@ impl Lane {
         let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
         let did = tx.filter(|tx| tx.status.may_have_landed()).map(|tx| effect_of(tx.payload()));
         // Of a content that it has no more, a word says nothing.
-        if did.is_some() && self.row.forgotten.get(&shown).copied() == did {
+        if let Some(did) = did.filter(|did| self.row.forgotten.get(&shown) == Some(did)) {
             self.row.forgotten.remove(&shown);
+            self.planted_word_frees(did);
             self.changes.row();
             self.show_anew(shown, id, now);
         }

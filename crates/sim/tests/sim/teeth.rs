@@ -90,4 +90,6 @@ teeth! {
     a_failure_on_a_balance_of_long_ago_is_found: FailsOnOldFacts;
     a_slot_bound_by_a_count_of_long_ago_is_found: BindsOnOldCount;
     an_own_transaction_sent_again_after_a_persons_word_is_found: OursIsSentAgain;
+    many_sent_beside_forgotten_bytes_are_found: ManyBesideLate;
+    a_late_landing_that_is_not_remembered_is_found: LateForgotten;
 }
