@@ -167,6 +167,12 @@ planted! {
     ManyBesideLate = "many sent beside forgotten bytes", found by [LandsOnce];
     /// What landed late, after a store was accepted, is taken for a stranger's.
     LateForgotten = "late landing not remembered", found by [LandsOnce];
+    /// Where more wait that do the same than landed, the oldest end as landed.
+    OldestHasLanded = "oldest of several alike called landed", found by [TellsApart];
+    /// A person's word that one has landed accounts for all that did the same.
+    WordFreesOthers = "word on one that frees others", found by [LandsOnce];
+    /// All that do the same show the same nonce to a person.
+    OneNonceForAll = "one nonce shown for all alike", found by [LandsOnce];
 }
 
 impl Planted {
@@ -219,6 +225,9 @@ impl Planted {
             Self::OursIsSentAgain => Some(PlantedInLane::OursIsSentAgain),
             Self::ManyBesideLate => Some(PlantedInLane::ManyBesideLate),
             Self::LateForgotten => Some(PlantedInLane::LateForgotten),
+            Self::OldestHasLanded => Some(PlantedInLane::OldestHasLanded),
+            Self::WordFreesOthers => Some(PlantedInLane::WordFreesOthers),
+            Self::OneNonceForAll => Some(PlantedInLane::OneNonceForAll),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -289,7 +298,11 @@ impl Planted {
                 }
             }
             Self::FailsOnOldFacts | Self::BindsOnOldCount => Scenario::sleepy(seed),
-            Self::ManyBesideLate | Self::LateForgotten => Scenario::put_back(seed),
+            Self::ManyBesideLate
+            | Self::LateForgotten
+            | Self::OldestHasLanded
+            | Self::WordFreesOthers
+            | Self::OneNonceForAll => Scenario::put_back(seed),
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),

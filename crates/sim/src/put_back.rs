@@ -37,6 +37,8 @@ const FOR_EVER: u64 = u64::MAX;
 pub(crate) struct Wish {
     pub(crate) marker: u64,
     pub(crate) submission: Submission,
+    /// What it was in the store before that was put back.
+    pub(crate) first: Option<TxId>,
     /// What it is in the store, since that was put back.
     pub(crate) tx: Option<TxId>,
 }
@@ -51,6 +53,8 @@ pub(crate) struct Truth {
     pub(crate) before: BTreeSet<TxHash>,
     /// Bytes that somebody kept.
     pub(crate) kept: Vec<Wire>,
+    /// The chain's counts when the store was accepted, if all wishes had been handed in again.
+    pub(crate) compared_below: BTreeMap<LaneId, u64>,
 }
 
 impl Truth {
@@ -73,7 +77,7 @@ pub(crate) async fn put_back(
     backup: &Snapshot,
 ) {
     let mut truth = Truth { wishes: wishes(world), ..Truth::default() };
-    let copy = make_wishes(world, nodes, memory, backup, &truth.wishes).await;
+    let copy = make_wishes(world, nodes, memory, backup, &mut truth.wishes).await;
     world.struck(Fault::RestoredStore, format_args!("all nodes start on it"));
     keep_bytes(world, &mut truth);
     for tx in checkers.all().await {
@@ -111,6 +115,7 @@ pub(crate) async fn put_back(
     }
     checkers.pays_nothing_twice(&truth);
     checkers.wishes_are_carried_out(&truth).await;
+    checkers.tells_apart(&truth).await;
 }
 
 /// Plain ones, dear ones, and several that do the same.
@@ -126,7 +131,8 @@ fn wishes(world: &World) -> Vec<Wish> {
     for number in 0..rng.range(6, 20) {
         let lane = if rng.chance(700) { first } else { rng.pick(&lanes).copied() };
         let Some(LaneId { chain, signer }) = lane else { continue };
-        let alike = 1;
+        // Several wishes may do the same, and each is another payment.
+        let alike = if rng.chance(350) { rng.range(2, 5) } else { 1 };
         let marker = WISHER << 32 | number;
         for again in 0..alike {
             let payload = Payload {
@@ -146,7 +152,7 @@ fn wishes(world: &World) -> Vec<Wish> {
                 at_once: None,
                 origin: None,
             };
-            wishes.push(Wish { marker, submission, tx: None });
+            wishes.push(Wish { marker, submission, first: None, tx: None });
         }
     }
     for place in (1..wishes.len()).rev() {
@@ -163,7 +169,7 @@ async fn make_wishes(
     nodes: &Arc<Nodes>,
     memory: &Memory,
     backup: &Snapshot,
-    wishes: &[Wish],
+    wishes: &mut [Wish],
 ) -> Snapshot {
     let is_old = world.chance(300);
     let copied_at = world.range(0, wishes.len() as u64);
@@ -176,7 +182,7 @@ async fn make_wishes(
         if place == halted_at {
             halt(world, FOR_EVER);
         }
-        submit(nodes, &wish.submission).await;
+        wish.first = submit(nodes, &wish.submission).await;
         let pause = world.range(0, 3_000);
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
@@ -244,6 +250,9 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
             && handle.accept_store(true, None).await.is_ok()
         {
             world.trace(format_args!("an operator accepts the store"));
+            if early == 0 {
+                truth.compared_below = counts_of(world, truth);
+            }
             break;
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -252,6 +261,13 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
         tokio::time::sleep(Duration::from_millis(world.range(0, 60_000))).await;
         callers::hand_in_again(world, nodes).await;
     }
+}
+
+fn counts_of(world: &World, truth: &Truth) -> BTreeMap<LaneId, u64> {
+    let inner = world.lock();
+    let count =
+        |lane: LaneId| inner.chains.get(&lane.chain).map_or(0, |chain| chain.account(&lane.signer).count);
+    truth.wishes.iter().map(|wish| (wish.submission.lane, count(wish.submission.lane))).collect()
 }
 
 /// Some wishes are handed in again.

@@ -90,6 +90,8 @@ pub enum Rule {
     SlotAsTold,
     /// What a node has taken is not given up because a node refuses it.
     TakenIsCarried,
+    /// Of several that do the same, a lane calls none landed that has not.
+    TellsApart,
     /// In a quiet world: no slot is handed out, and nothing made dearer, for an account that is seen to be empty.
     PaidFor,
     /// Where nothing hides the chain: nothing fails, and no slot is bound, by facts that have long changed.
@@ -133,6 +135,7 @@ impl Rule {
             Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
             Self::SlotAsTold => "a slot that a caller was told is the one it has",
             Self::TakenIsCarried => "what a node has taken is not given up for a node's no",
+            Self::TellsApart => "of several alike none is called landed that has not",
             Self::PaidFor => "an empty account gets no slots and no dearer attempts",
             Self::JudgedByNow => "nothing is decided by facts that have long changed",
             Self::OnlyTheLowest => "only the lowest open slot is made dearer",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use landfall_core::journal::Entry;
 use landfall_core::ports::store::Reads;
 use landfall_core::transaction::ReasonCode;
 use landfall_core::{LaneId, TxHash};
@@ -42,6 +43,30 @@ impl Checkers {
                      {slots:?}"
                 );
                 self.world.violated(Rule::LandsOnce, text);
+            }
+        }
+    }
+
+    /// Where all who did the same were there to be compared, those that a lane calls landed by itself are those that had landed.
+    pub(crate) async fn tells_apart(&self, truth: &Truth) {
+        let landings = self.landings();
+        for wish in &truth.wishes {
+            let lane = wish.submission.lane;
+            let (Some(id), Some(below)) = (wish.tx, truth.compared_below.get(&lane)) else { continue };
+            let has_bytes = self.memory.tx(id).await.ok().flatten().is_none_or(|tx| !tx.attempts.is_empty());
+            let rows = self.memory.journal(id).await.unwrap_or_default();
+            let carried_out = rows.iter().any(|row| match row.entry {
+                Entry::CarriedOut { slot, .. } => slot.0 < *below,
+                _ => false,
+            });
+            if has_bytes || !carried_out {
+                continue;
+            }
+            let content = Content { marker: wish.marker, replaced: 0 };
+            let own = |hash: &TxHash| wish.first.is_some() && truth.by_hash.get(hash) == wish.first.as_ref();
+            if !landings.get(&(lane, content)).is_some_and(|landings| landings.values().any(own)) {
+                let text = format!("{id} is called landed, and it was another one of {:x}", wish.marker);
+                self.world.violated(Rule::TellsApart, text);
             }
         }
     }
