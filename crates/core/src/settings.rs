@@ -92,6 +92,24 @@ pub enum PlantedInLane {
     WaitingHideOthers,
     /// What a person called ours is queued again.
     OursIsSentAgain,
+    /// After a store was accepted as many go out at once as before, although bytes may be out that it has forgotten.
+    ManyBesideLate,
+    /// What landed late, after a store was accepted, is taken for a stranger's.
+    LateForgotten,
+    /// Where more wait that do the same than landed, the oldest end as landed.
+    OldestHasLanded,
+    /// A person's word that one has landed accounts for all that did the same.
+    WordFreesOthers,
+    /// All that do the same show the same nonce to a person.
+    OneNonceForAll,
+    /// A word from before a store was accepted is about what may have landed.
+    WordsFromBefore,
+    /// A resume from before a lane was loaded is about everything that the chain has used since.
+    OldResumeMeansAll,
+    /// What a reorganisation took back before a store was accepted will not land again.
+    TakenBackForgotten,
+    /// What forgotten slots did is compared with the first reading of what waits.
+    FirstReadingOnly,
 }
 
 /// When a transaction of a lane is bound to a slot.

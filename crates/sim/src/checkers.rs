@@ -32,6 +32,7 @@ const MOST_OUT_OF_POOLS_MS: u64 = 40_000;
 
 mod facts;
 mod prices;
+mod wishes;
 
 pub(crate) struct Checkers {
     world: Arc<World>,

@@ -163,6 +163,16 @@ planted! {
     BindsOnOldCount = "slot bound by a count of long ago", found by [JudgedByNow];
     /// What a person called ours is queued again.
     OursIsSentAgain = "own transaction sent again after a person's word", found by [HoldsWhenUnsure, LandsOnce];
+    /// After a store was accepted as many go out at once as before, although bytes may be out that it has forgotten.
+    ManyBesideLate = "many sent beside forgotten bytes", found by [LandsOnce];
+    /// What landed late, after a store was accepted, is taken for a stranger's.
+    LateForgotten = "late landing not remembered", found by [LandsOnce];
+    /// Where more wait that do the same than landed, the oldest end as landed.
+    OldestHasLanded = "oldest of several alike called landed", found by [TellsApart];
+    /// A person's word that one has landed accounts for all that did the same.
+    WordFreesOthers = "word on one that frees others", found by [LandsOnce];
+    /// All that do the same show the same nonce to a person.
+    OneNonceForAll = "one nonce shown for all alike", found by [LandsOnce];
 }
 
 impl Planted {
@@ -213,6 +223,11 @@ impl Planted {
             Self::FailsOnOldFacts => Some(PlantedInLane::FailsOnOldFacts),
             Self::BindsOnOldCount => Some(PlantedInLane::BindsOnOldCount),
             Self::OursIsSentAgain => Some(PlantedInLane::OursIsSentAgain),
+            Self::ManyBesideLate => Some(PlantedInLane::ManyBesideLate),
+            Self::LateForgotten => Some(PlantedInLane::LateForgotten),
+            Self::OldestHasLanded => Some(PlantedInLane::OldestHasLanded),
+            Self::WordFreesOthers => Some(PlantedInLane::WordFreesOthers),
+            Self::OneNonceForAll => Some(PlantedInLane::OneNonceForAll),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -283,6 +298,11 @@ impl Planted {
                 }
             }
             Self::FailsOnOldFacts | Self::BindsOnOldCount => Scenario::sleepy(seed),
+            Self::ManyBesideLate
+            | Self::LateForgotten
+            | Self::OldestHasLanded
+            | Self::WordFreesOthers
+            | Self::OneNonceForAll => Scenario::put_back(seed),
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),

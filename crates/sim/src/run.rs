@@ -16,6 +16,7 @@ use crate::checkers::Checkers;
 use crate::nemesis;
 use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
+use crate::put_back::put_back;
 use crate::reader::Reader;
 use crate::scenario::{Fault, Scenario};
 use crate::world::{DatabaseClock, Rule, Violation, World};
@@ -24,7 +25,7 @@ use crate::world::{DatabaseClock, Rule, Violation, World};
 const PEACE: Duration = Duration::from_secs(1_800);
 /// Who asks after the chain started over.
 const LATE_CALLER: usize = 99;
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What one run came to.
 #[derive(Debug, Clone)]
@@ -102,7 +103,10 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     reading.abort();
     operator.abort();
     if world.lock().violations.is_empty() {
-        if let Some(backup) = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0) {
+        let backup = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0);
+        if let Some(backup) = backup.as_ref().filter(|_| world.scenario.wishes) {
+            put_back(&world, &nodes, &checkers, &memory, backup).await;
+        } else if let Some(backup) = backup {
             restored(&world, &nodes, &checkers, &memory, &backup).await;
         } else if world.scenario.rate(Fault::ChainRestart) > 0 {
             chain_restarts(&world, &nodes, &checkers).await;
@@ -191,7 +195,7 @@ async fn settle(
 }
 
 /// By block time the next day begins: budgets are whole again.
-fn next_day(world: &World) {
+pub(crate) fn next_day(world: &World) {
     world.lock().days += 1;
     world.trace(format_args!("the next day begins"));
 }

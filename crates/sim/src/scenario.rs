@@ -98,12 +98,27 @@ faults! {
     Repeat = "repeat";
     /// The process is brought back on an older copy of the store.
     RestoredStore = "restored-store";
+    /// Somebody kept bytes that an older copy of the store has forgotten, and sends them after it was accepted.
+    LateBytes = "late-bytes";
     /// The chain is replaced by a new one with the same id.
     ChainRestart = "chain-restart";
 }
 
 /// Sets apart the draws of [`Scenario::choose_later`].
 const LATER: u64 = 0x6c61_7465_7221;
+
+impl Fault {
+    /// It strikes only where an older copy of the store was put back while bytes are out.
+    #[must_use]
+    pub fn follows_a_restore(self) -> bool {
+        self != Self::RestoredStore && AFTER_A_RESTORE.contains(&self)
+    }
+}
+
+/// Of a thousand worlds, so many have their store put back while bytes are out.
+const WISHES: u64 = 90;
+/// Faults that strike there, once the store was put back.
+const AFTER_A_RESTORE: &[Fault] = &[Fault::RestoredStore, Fault::LateBytes];
 
 /// The size and the weather of one run.
 #[derive(Debug, Clone)]
@@ -146,6 +161,8 @@ pub struct Scenario {
     pub long_halt: bool,
     /// An operator asks a lane that holds for more fills than one reading of commands shows, before resuming it.
     pub flooded: bool,
+    /// The store is put back while bytes are out, and everybody looks at what comes of it ([`crate::put_back`]).
+    pub wishes: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
     pub rates: BTreeMap<Fault, u64>,
 }
@@ -158,7 +175,8 @@ impl Scenario {
         let callers = rng.range(3, 7);
         let mut rates = BTreeMap::new();
         let drawn_later = [Fault::KnownRefused, Fault::DatabaseClock];
-        for fault in Fault::ALL.iter().filter(|fault| !drawn_later.contains(fault)) {
+        let is_later = |fault: &Fault| fault.follows_a_restore() || drawn_later.contains(fault);
+        for fault in Fault::ALL.iter().filter(|fault| !is_later(fault)) {
             let on = match fault {
                 // These end what else could be seen in a run, so they are rarer.
                 Fault::RestoredStore | Fault::ChainRestart => rng.chance(80),
@@ -195,6 +213,7 @@ impl Scenario {
             quiet: false,
             long_halt: false,
             flooded: false,
+            wishes: false,
             rates,
         };
         let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
@@ -210,7 +229,9 @@ impl Scenario {
         scenario.slots_at_admission = rng.chance(250);
         let contested = rng.chance(40);
         scenario.flooded = rng.chance(150);
-        let sleeps = scenario.choose_later(&mut Rng::new(seed ^ LATER));
+        let mut later = Rng::new(seed ^ LATER);
+        let sleeps = scenario.choose_later(&mut later);
+        let wishes = later.chance(WISHES);
         // Drawn last, so that the seeds from before it was there are what they were.
         if rng.chance(500) {
             scenario.rates.insert(Fault::DatabaseClock, rng.range(10, 150));
@@ -219,6 +240,7 @@ impl Scenario {
             (true, _) => scenario.hushed(),
             (false, true) => scenario.fought_over(),
             (false, false) if sleeps => scenario.sleeping(),
+            (false, false) if wishes => scenario.wishing(&mut later),
             (false, false) => scenario,
         }
     }
@@ -329,6 +351,24 @@ impl Scenario {
             budget: None,
             ..self
         }
+    }
+
+    /// A world in which little goes wrong, until an older copy of the store is put back while bytes are out.
+    #[must_use]
+    pub fn put_back(seed: u64) -> Self {
+        let scenario = Self::from_seed(seed).wishing(&mut Rng::new(seed));
+        let rates = AFTER_A_RESTORE.iter().map(|fault| (*fault, 100)).collect();
+        let (trouble, requests_per_caller) = (Duration::from_secs(30), 6);
+        Self { rates, trouble, requests_per_caller, quiet: false, ..scenario }
+    }
+
+    fn wishing(mut self, rng: &mut Rng) -> Self {
+        self.rates.insert(Fault::RestoredStore, 100);
+        for fault in AFTER_A_RESTORE.iter().filter(|_| rng.chance(850)) {
+            self.rates.insert(*fault, 100);
+        }
+        // What became of everything is judged by the history.
+        Self { wishes: true, keep: None, ..self }
     }
 
     /// How often this fault strikes; 0 where the seed left it out.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::chain::model::ChainModel;
-use crate::chain::wire::Content;
+use crate::chain::wire::{Content, Wire};
 use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::scenario::{Fault, Scenario};
@@ -90,6 +90,8 @@ pub enum Rule {
     SlotAsTold,
     /// What a node has taken is not given up because a node refuses it.
     TakenIsCarried,
+    /// Of several that do the same, a lane calls none landed that has not.
+    TellsApart,
     /// In a quiet world: no slot is handed out, and nothing made dearer, for an account that is seen to be empty.
     PaidFor,
     /// Where nothing hides the chain: nothing fails, and no slot is bound, by facts that have long changed.
@@ -133,6 +135,7 @@ impl Rule {
             Self::ExpiresByBlockTime => "nothing expires before the chain's clock says so",
             Self::SlotAsTold => "a slot that a caller was told is the one it has",
             Self::TakenIsCarried => "what a node has taken is not given up for a node's no",
+            Self::TellsApart => "of several alike none is called landed that has not",
             Self::PaidFor => "an empty account gets no slots and no dearer attempts",
             Self::JudgedByNow => "nothing is decided by facts that have long changed",
             Self::OnlyTheLowest => "only the lowest open slot is made dearer",
@@ -180,6 +183,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
+    /// What some pool has been handed, by anybody here.
+    pub(crate) sent: BTreeMap<TxHash, Wire>,
     /// Hashes that some pool has been handed.
     pub(crate) met: BTreeSet<TxHash>,
     /// Transactions that a caller did again: what landed may be the later one's.
@@ -230,6 +235,7 @@ impl World {
             faults_on: true,
             sessions: BTreeMap::new(),
             stored: BTreeSet::new(),
+            sent: BTreeMap::new(),
             met: BTreeSet::new(),
             retried: BTreeSet::new(),
             halts: Vec::new(),

@@ -129,6 +129,7 @@ impl Lane {
 
     /// Whoever spoke of it knew why it waits. A word from before it was held as one that may have landed says nothing of that.
     fn was_shown(&self, id: TxId, held_for: Option<Slot>) -> bool {
+        let held_for = self.planted_shown(id, held_for);
         held_for.is_some() || self.known(id).is_none_or(|tx| !tx.status.may_have_landed())
     }
 
@@ -163,6 +164,7 @@ impl Lane {
         if !held && !self.is_asked(id, version) {
             return;
         }
+        let held_for = self.planted_shown(id, held_for);
         let shown = held_for.filter(|_| self.known(id).is_some_and(|tx| tx.status.may_have_landed()));
         let (code, text) = match shown {
             Some(_) => (ReasonCode::LandedBefore, "a person said that it has landed already"),

@@ -122,6 +122,14 @@ impl Alike<'_> {
         Some(pairs)
     }
 
+    /// The planted way: as many of the oldest as there are slots, one each.
+    fn planted_oldest(&self) -> Vec<(Slot, (TxId, ContentVersion))> {
+        let pair = |(tx, (slot, taker)): (&&Transaction, (&Slot, &&Taker))| {
+            Some((*slot, (tx.id, carries_out(taker, tx)?)))
+        };
+        self.txs.iter().zip(&self.takers).filter_map(pair).collect()
+    }
+
     /// Each transaction with one of the slots: as many slots as there are stand beside one, so that a person can account for each.
     fn doubtful(&self) -> Vec<(TxId, Slot)> {
         let slots = self.takers.keys().copied().cycle();
@@ -193,6 +201,7 @@ impl Lane {
         for alike in groups.into_values().filter(|alike| !alike.txs.is_empty()) {
             match alike.pairs().filter(|_| alike.is_plain) {
                 Some(pairs) => landed.plain.extend(pairs),
+                None if self.planted_oldest_landed() => landed.plain.extend(alike.planted_oldest()),
                 None => landed.doubtful.extend(alike.doubtful()),
             }
         }
@@ -218,7 +227,8 @@ impl Lane {
     /// A word that came before the lane was loaded is not about what the chain has used since: in an older copy of the store that
     /// may be ours. Whoever means it has to say it again.
     pub(super) fn ask_resume(&mut self, command: CommandId, is_new: bool) {
-        let up_to = (!self.load.heard_all).then(|| self.stored_count.unwrap_or_default());
+        let is_old = !self.load.heard_all && !self.planted_old_resume();
+        let up_to = is_old.then(|| self.stored_count.unwrap_or_default());
         match self.strangers.resume(command, is_new, up_to) {
             Some(first) if first != command => self.finish_command(command),
             Some(_) | None => {
@@ -296,7 +306,8 @@ impl Lane {
                 {
                     self.remember(*slot, taker);
                 }
-                None => {}
+                // A stranger's, or bytes of ours that an accepted store has forgotten and that came late.
+                None => self.remember_late(*slot, Some(taker), now),
             }
         }
         for slot in unknown {
@@ -365,7 +376,7 @@ impl Lane {
     /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
     /// landed late: whatever waits and does the same waits for a person.
     pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>, now: Millis) {
-        let end = self.late_end();
+        let end = self.late_end().filter(|_| !self.planted_late_forgotten());
         let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot < end)) else { return };
         self.note_effect(slot, taker);
         let waiting: Vec<TxId> = self.waiting.values().map(|waiting| waiting.tx.id).collect();
@@ -462,7 +473,7 @@ impl Lane {
         let alike = self.row.forgotten.iter().filter(|(_, did)| effects.contains(did)).map(|(slot, _)| *slot);
         let alike: Vec<Slot> = alike.filter(|slot| !is_told_apart(slot)).collect();
         let lowest = *alike.first()?;
-        if alike.len() == 1 {
+        if alike.len() == 1 || self.planted_one_nonce() {
             return Some(lowest);
         }
         let others = self.waiting.values().filter(|waiting| waiting.tx.id != tx.id);
@@ -480,8 +491,9 @@ impl Lane {
         let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
         let did = tx.filter(|tx| tx.status.may_have_landed()).map(|tx| effect_of(tx.payload()));
         // Of a content that it has no more, a word says nothing.
-        if did.is_some() && self.row.forgotten.get(&shown).copied() == did {
+        if let Some(did) = did.filter(|did| self.row.forgotten.get(&shown) == Some(did)) {
             self.row.forgotten.remove(&shown);
+            self.planted_word_frees(did);
             self.changes.row();
             self.show_anew(shown, id, now);
         }

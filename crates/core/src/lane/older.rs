@@ -114,7 +114,7 @@ impl Lane {
     /// The chain shows all that it showed since the store was taken for an older copy. What a reorganisation took back may land again, and
     /// until it does nobody knows what it did.
     fn shows_all_again(&self, count: Slot) -> bool {
-        Some(count) >= self.accepted_from.max(self.row.older_count)
+        Some(count) >= self.accepted_from.max(self.row.older_count) || self.planted_taken_back()
     }
 
     /// The slots that the chain has taken back since the store was taken for an older copy.

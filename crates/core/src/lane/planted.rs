@@ -162,6 +162,56 @@ impl Lane {
         if self.has_planted(PlantedInLane::OursIsSentAgain) { Whose::Foreign } else { whose }
     }
 
+    /// What a store has forgotten will not land any more.
+    pub(super) fn planted_many_beside_late(&self) -> bool {
+        self.has_planted(PlantedInLane::ManyBesideLate)
+    }
+
+    /// What lands late was never ours.
+    pub(super) fn planted_late_forgotten(&self) -> bool {
+        self.has_planted(PlantedInLane::LateForgotten)
+    }
+
+    /// The oldest was it.
+    pub(super) fn planted_oldest_landed(&self) -> bool {
+        self.has_planted(PlantedInLane::OldestHasLanded)
+    }
+
+    /// Whatever did the same is accounted for with it.
+    pub(super) fn planted_word_frees(&mut self, did: u64) {
+        if self.has_planted(PlantedInLane::WordFreesOthers) {
+            self.row.forgotten.retain(|_, other| *other != did);
+        }
+    }
+
+    /// One nonce is as good as another.
+    pub(super) fn planted_one_nonce(&self) -> bool {
+        self.has_planted(PlantedInLane::OneNonceForAll)
+    }
+
+    /// The slot that a word is about: the one that is known now, whenever it was given.
+    pub(super) fn planted_shown(&self, id: TxId, shown: Option<Slot>) -> Option<Slot> {
+        if shown.is_none() && self.has_planted(PlantedInLane::WordsFromBefore) {
+            return self.known(id).and_then(|tx| tx.status.forgotten_as);
+        }
+        shown
+    }
+
+    /// Whoever resumed it meant everything, whenever that was.
+    pub(super) fn planted_old_resume(&self) -> bool {
+        self.has_planted(PlantedInLane::OldResumeMeansAll)
+    }
+
+    /// What was taken back is gone.
+    pub(super) fn planted_taken_back(&self) -> bool {
+        self.has_planted(PlantedInLane::TakenBackForgotten)
+    }
+
+    /// The first reading is all there is.
+    pub(super) fn planted_first_reading(&self) -> bool {
+        self.has_planted(PlantedInLane::FirstReadingOnly)
+    }
+
     /// What refusals taught stays, down to nothing.
     pub(super) fn planted_limit(&self) -> bool {
         self.has_planted(PlantedInLane::LimitForEver)

@@ -90,7 +90,7 @@ pub struct LaneRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_below: Option<Slot>,
     /// The widest window in which slots were given out: so far ahead of the chain bytes may be out.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_nothing")]
     pub widest: u64,
     /// The highest slot that was left to a stranger. If the chain takes it back a no-op fills it, never a transaction: a copy of
     /// the store from before would take it for the stranger's.
@@ -126,7 +126,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-fn is_none(number: &u64) -> bool {
+fn is_nothing(number: &u64) -> bool {
     *number == 0
 }
 

@@ -105,6 +105,7 @@ impl SimChain {
         let is_asked = wire.value > APPROVE_ABOVE.0 || wire.delegates.is_some();
         let approved = !is_asked || wire.content().is_some_and(|content| inner.approved.contains(&content));
         inner.met.insert(hash);
+        inner.sent.entry(hash).or_insert_with(|| wire.clone());
         let Some(chain) = inner.chains.get_mut(&self.id) else { return SendOutcome::Unknown };
         let outcome = chain.admit(endpoint, wire);
         drop(inner);

@@ -90,4 +90,9 @@ teeth! {
     a_failure_on_a_balance_of_long_ago_is_found: FailsOnOldFacts;
     a_slot_bound_by_a_count_of_long_ago_is_found: BindsOnOldCount;
     an_own_transaction_sent_again_after_a_persons_word_is_found: OursIsSentAgain;
+    many_sent_beside_forgotten_bytes_are_found: ManyBesideLate;
+    a_late_landing_that_is_not_remembered_is_found: LateForgotten;
+    the_oldest_of_several_alike_called_landed_is_found: OldestHasLanded;
+    a_word_on_one_that_frees_others_is_found: WordFreesOthers;
+    one_nonce_shown_for_all_alike_is_found: OneNonceForAll;
 }

@@ -304,6 +304,33 @@ fn kept_bytes_that_land_after_an_acceptance_are_not_paid_again() {
     assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
 }
 
+/// One of them does what waits, so that the lane holds for a person; the other one is nobody's yet.
+#[test]
+fn what_lands_late_and_is_resumed_over_is_remembered_too() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    accept(&mut world);
+    world.finalise();
+    world.command(CommandKind::Pause);
+    let waits = world.submit_as(payment(7), Options::default());
+    world.rest();
+    used(&mut world, &payment(7));
+    used(&mut world, &payment(8));
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(waits), TxState::Accepted, "it waits for a person");
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(waits), TxState::Confirmed, "it landed late");
+    let late = world.submit_as(payment(8), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(late), None, "it may have landed");
+}
+
 /// As many as can have been out have been used since: nothing of then can land any more.
 #[test]
 fn a_lane_goes_on_as_before_once_nothing_forgotten_can_land() {
