@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::keccak256;
 
 use super::check::needs_approval;
-use super::{Lane, Waiting};
+use super::{Lane, SlotRecord, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::{Authorization, Payload};
@@ -229,7 +229,8 @@ impl Lane {
     pub(super) fn ask_resume(&mut self, command: CommandId, is_new: bool) {
         let is_old = !self.load.heard_all && !self.planted_old_resume();
         let up_to = is_old.then(|| self.stored_count.unwrap_or_default());
-        match self.strangers.resume(command, is_new, up_to) {
+        let knows_unread = self.unread().is_some();
+        match self.strangers.resume(command, is_new, up_to, knows_unread) {
             Some(first) if first != command => self.finish_command(command),
             Some(_) | None => {
                 self.row.resuming = Some(command);
@@ -365,7 +366,11 @@ impl Lane {
     pub(super) fn awaits_late(&self) -> Option<Slot> {
         let end = self.late_end().filter(|_| !self.planted_many_beside_late())?;
         let is_used = self.chain_count().is_some_and(|count| count >= end);
-        (!is_used || self.slots.range(..end).next().is_some()).then_some(end)
+        // What took a slot for good, and only a person can say whose it is, is known as well.
+        let is_taken = |id| self.bound.get(&id).is_some_and(|tx| tx.status.taken.is_some());
+        let is_open = |record: &SlotRecord| !record.tx.is_some_and(is_taken);
+        let is_over = is_used && !self.slots.range(..end).any(|(_, record)| is_open(record));
+        (!is_over).then_some(end)
     }
 
     /// Those slots are used up by no-ops as soon as something waits: each meets what was forgotten in a slot where nothing is lost.
@@ -394,9 +399,12 @@ impl Lane {
         let Some(count) = self.chain_count().filter(|_| self.may_bind()) else { return };
         self.open_history(count, now);
         if self.has_meant() {
-            // What nobody can tell is left to the person's word.
-            if self.compared() == Compared::NotYet {
-                return;
+            match self.compared() {
+                Compared::NotYet => return,
+                // The word was given for slots that would be compared, and these cannot be.
+                Compared::Unreadable if !self.strangers.knew_unread() => return self.take_back_resume(now),
+                // What nobody can tell is left to the person's word.
+                Compared::Unreadable | Compared::Done => {}
             }
             if let Some(command) = self.strangers.resuming() {
                 self.speak_again_for(command);
@@ -418,6 +426,19 @@ impl Lane {
         self.changes.row();
         if self.unknown_slots().is_none() {
             self.all_accounted_for();
+        }
+    }
+
+    /// A person resumed the lane without knowing that nobody can say what took some slots: it has to be said again.
+    fn take_back_resume(&mut self, now: Millis) {
+        if let Some(command) = self.strangers.take_resuming() {
+            self.finish_command(command);
+        }
+        self.row.resuming = None;
+        self.changes.row();
+        if let Some(hold) = self.hold() {
+            let text = format!("it was resumed, and does not go on: {}", hold.sentence());
+            self.changes.journal(None, now, Entry::LaneHeld { text });
         }
     }
 

@@ -122,6 +122,17 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
              lane: the transaction then ends as landed, and is not sent. If it is another one, resume the lane as well, and hand the \
              transaction in again with a new request id"
         ),
+        Until::Unread { first, last } => {
+            let unread = match first == last {
+                true => format!("nonce {first}"),
+                false => format!("nonces {first} to {last}"),
+            };
+            format!(
+                "{not_known}, and no endpoint can say what {unread} did: an endpoint that keeps the chain's history could. NOTHING is \
+                 compared with it. Look in an explorer, `landfall tx cancel` what has landed already, then `landfall lane resume` \
+                 again: all that still waits is then sent"
+            )
+        }
         Until::LookedUp { settles } => format!(
             "{which} {were} used by something that this store does not know, and an operator resumed the lane; it is being looked up \
              what that was, so that nothing is done twice{}",

@@ -85,9 +85,6 @@ impl Lane {
                 if may_be_ours {
                     // By the word of whoever accepted the store.
                     self.settle_taken_as_ours(id, slot, now);
-                } else {
-                    // It may be another request's that waits and does the same, until a person has said whose it is.
-                    self.remember_late(slot, Some(taker), now);
                 }
             }
             Some((id, taker, None, newest)) if may_be_ours => {

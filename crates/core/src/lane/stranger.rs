@@ -23,7 +23,8 @@ use crate::{CommandId, Millis, Slot, TxHash, TxId};
 pub(super) const MOST_LOOKED_UP: usize = 256;
 /// So many at once.
 const AT_ONCE: usize = 16;
-/// After so many vain tries a person's word counts without a look: a node that keeps little history cannot tell.
+/// After so many vain tries a slot counts as unread: a node that keeps little history cannot tell. Then a person may go on without a look,
+/// by a word that is given after that was said.
 const MOST_TRIES: u32 = 8;
 
 /// A slot that the chain has used and for which we have no bytes.
@@ -78,6 +79,8 @@ pub(super) struct Strangers {
     up_to: Option<Slot>,
     /// The word was not yet heard for slots that were history.
     is_new: bool,
+    /// When it was given, it was known that nobody can say what took some of them.
+    knew_unread: bool,
 }
 
 impl Strangers {
@@ -96,8 +99,10 @@ impl Strangers {
         command: CommandId,
         is_new: bool,
         up_to: Option<Slot>,
+        knows_unread: bool,
     ) -> Option<CommandId> {
         self.is_new |= is_new;
+        self.knew_unread |= knows_unread;
         let first = self.resuming;
         self.up_to = match first {
             Some(_) => self.up_to.zip(up_to).map(|(one, other)| one.max(other)),
@@ -118,7 +123,13 @@ impl Strangers {
     }
 
     pub(super) fn take_resuming(&mut self) -> Option<CommandId> {
+        self.knew_unread = false;
         self.resuming.take()
+    }
+
+    /// Whoever resumed the lane knew that some of them are compared with nothing.
+    pub(super) fn knew_unread(&self) -> bool {
+        self.knew_unread
     }
 
     pub(super) fn take_new(&mut self) -> bool {
@@ -365,10 +376,20 @@ impl Lane {
         self.changes.row();
     }
 
+    /// The slots of which nobody can say what took them.
+    pub(super) fn unread(&self) -> Option<(Slot, Slot)> {
+        let mut unread = self.unknown_list();
+        unread.retain(|slot| self.strangers.state(*slot, false) == Compared::Unreadable);
+        Some((*unread.first()?, *unread.last()?))
+    }
+
     /// When the lane goes on, in words.
     pub(super) fn unknown_until(&self) -> Until {
         if self.strangers.is_resuming() {
             return Until::LookedUp { settles: self.compared_when() };
+        }
+        if let Some((first, last)) = self.unread() {
+            return Until::Unread { first, last };
         }
         if let Some((slot, (id, _))) = self.same_effect().first_key_value() {
             return Until::Same { slot: *slot, tx: *id };
@@ -422,6 +443,8 @@ pub enum Until {
     Person,
     /// A person's word: one of them did the same as this transaction.
     Same { slot: Slot, tx: TxId },
+    /// A person's word: nobody can say what took these.
+    Unread { first: Slot, last: Slot },
     /// A person has spoken, and what took them is being looked up.
     LookedUp { settles: Option<Settles> },
     /// What took the lowest of them is final: so many confirmations of so many, once its block is known.

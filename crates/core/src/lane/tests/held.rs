@@ -81,7 +81,7 @@ fn a_person_who_says_which_one_landed_speaks_of_the_nonce_that_was_shown() {
         assert_eq!(status.reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
     }
     let late = world.submit_as(payment(7), Options::default());
-    world.rest();
+    world.use_up_forgotten();
     assert!(world.slot_of(late).is_some(), "both are accounted for, each by its own word");
 }
 
@@ -107,7 +107,8 @@ fn words_on_several_alike_account_for_a_nonce_each() {
         let reason = world.desk.store.tx(*tx).status.reason.clone();
         assert_eq!(reason.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
     }
-    assert_eq!(world.slot_of(held[2]), Some(7), "one yes is enough");
+    world.use_up_forgotten();
+    assert_eq!(world.slot_of(held[2]), Some(11), "one yes is enough");
     let next = world.submit_as(payment(7), Options::default());
     world.rest();
     assert!(!world.desk.store.tx(next).status.may_have_landed(), "nothing is remembered any more");
@@ -221,6 +222,9 @@ fn where_as_many_landed_as_do_the_same_all_have_ended() {
 #[test]
 fn a_content_that_may_have_landed_does_not_take_the_place_of_bytes() {
     let mut world = went_on_over(&payment(7));
+    let first = world.submit_as(payment(1), Options::default());
+    world.use_up_forgotten();
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed);
     let out = world.broadcast();
     let signed = world.desk.store.attempts.len();
     let payload = Box::new(payment(7));

@@ -172,6 +172,13 @@ impl World {
         }
     }
 
+    /// What waits after a store was accepted is sent once everything that was forgotten is used up, and that is final.
+    fn use_up_forgotten(&mut self) {
+        for _ in 0..3 {
+            self.finalise();
+        }
+    }
+
     /// Time passes and the lane thinks.
     fn wait(&mut self, millis: u64) {
         self.desk.pass(millis);

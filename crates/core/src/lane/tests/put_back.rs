@@ -210,8 +210,9 @@ fn one_that_was_out_and_whose_slot_something_else_took_waits_for_a_person() {
         assert!(status.won.is_none());
         let landed = |new: &&crate::journal::NewEntry| matches!(new.entry, Entry::Confirmed { .. });
         assert_eq!(world.desk.store.journal.iter().filter(landed).count(), 0);
-        let next = world.broadcast();
-        assert_eq!(world.slot_of(next), Some(6), "the lane goes on");
+        let next = world.submit_as(payment(1), Options::default());
+        world.use_up_forgotten();
+        assert_eq!(world.slot_of(next), Some(10), "the lane goes on");
     }
 }
 
@@ -221,10 +222,9 @@ fn a_slot_that_waits_for_a_persons_word_holds_up_nothing_but_what_it_may_have_do
     let (mut world, _) = out_and_taken(payment(99));
     let alike = world.submit_as(payment(99), Options::default());
     let other = world.submit_as(payment(8), Options::default());
-    world.rest();
-    assert_eq!((world.slot_of(alike), world.slot_of(other)), (None, Some(6)));
+    world.use_up_forgotten();
+    assert_eq!((world.slot_of(alike), world.slot_of(other)), (None, Some(10)));
     assert!(world.desk.store.tx(alike).status.may_have_landed());
-    world.finalise();
     assert_eq!(world.desk.store.state(other), TxState::Confirmed);
 }
 
@@ -246,105 +246,90 @@ fn one_that_is_to_be_cancelled_says_that_a_strangers_nonce_ends_it_as_asked() {
     assert_eq!(world.desk.store.state(id), TxState::Cancelled);
 }
 
-/// Bytes that the copy has forgotten win against new ones of ours.
-#[test]
-fn what_lands_late_in_a_slot_of_ours_is_remembered() {
-    let mut world = world(requeues());
+/// A world whose store was put back and accepted, and nothing is unknown.
+fn accepted(settings: LaneSettings) -> World {
+    let mut world = world(settings);
     world.desk.store.older = Some(older());
     world.desk.crash();
     accept(&mut world);
     world.finalise();
     assert_eq!(world.desk.lane.hold(), None);
-    let new = world.broadcast();
-    assert_eq!(world.slot_of(new), Some(5));
-    world.finalise_without(&payment(7));
-    assert_eq!(world.desk.store.row.forgotten.len(), 1);
-    let late = world.submit_as(payment(7), Options::default());
-    world.rest();
-    assert_eq!(world.slot_of(late), None, "it may have landed");
-    for _ in 0..5 {
-        world.finalise();
-    }
-    assert_eq!(world.desk.store.state(new), TxState::Confirmed, "it is another payment");
+    world
 }
 
-/// The payee has kept the bytes of a payment that the store has forgotten, and sends them when its request waits again.
+/// A payee has kept the bytes of a payment that the store has forgotten, and sends them when their nonce comes. Whatever that nonce is, and
+/// whatever is handed in again before or after it, the payment waits for a person.
 #[test]
 fn kept_bytes_that_land_after_an_acceptance_are_not_paid_again() {
-    let mut world = world(requeues());
-    world.desk.store.older = Some(older());
-    world.desk.crash();
-    accept(&mut world);
-    world.finalise();
-    let other = world.submit_as(payment(8), Options::default());
-    let again = world.submit_as(payment(7), Options::default());
-    world.rest();
-    assert_eq!((world.slot_of(other), world.slot_of(again)), (Some(5), None), "one at a time");
-    let why = world.desk.lane.explain(again, world.desk.now).unwrap();
-    assert!(why.contains("one transaction goes out at a time"), "{why}");
-    // In a block, and not final: nothing else is given out.
-    used(&mut world, &payment(7));
-    world.show(0, true);
-    world.rest();
-    assert_eq!(world.slot_of(again), None, "nobody knows yet what took the nonce before");
-    for _ in 0..10 {
-        for _ in 0..4 {
-            world.chain.mine(0, true, world.desk.now);
-        }
+    for late in 0..4 {
+        let mut world = accepted(requeues());
+        let again = world.submit_as(payment(7), Options::default());
+        let other = world.submit_as(payment(8), Options::default());
+        world.rest();
+        assert_eq!((world.slot_of(again), world.slot_of(other)), (None, None), "nothing is sent yet");
+        let why = world.desk.lane.explain(again, world.desk.now).unwrap();
+        assert!(why.contains("all below 9 are used up by empty transactions first"), "{why}");
+        // So many of the empty ones land before the kept bytes do.
+        world.chain.mine(late, true, world.desk.now);
         world.show(0, true);
         world.rest();
-        world.wait(30_000);
-        world.rest();
+        world.finalise_without(&payment(7));
+        for _ in 0..5 {
+            world.finalise();
+        }
+        assert_eq!(world.desk.store.state(other), TxState::Confirmed, "after {late}");
+        let status = world.desk.store.tx(again).status.clone();
+        assert!(status.may_have_landed() && status.slot.is_none(), "after {late}: {status:?}");
     }
-    for _ in 0..5 {
-        world.finalise();
-    }
-    assert_eq!(world.desk.store.state(other), TxState::Confirmed);
-    let status = world.desk.store.tx(again).status.clone();
-    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
 }
 
-/// One of them does what waits, so that the lane holds for a person; the other one is nobody's yet.
+/// What takes a nonce that is not used for good may be another one after a reorganisation.
 #[test]
-fn what_lands_late_and_is_resumed_over_is_remembered_too() {
-    let mut world = world(settings());
+fn nothing_is_sent_while_what_was_forgotten_may_land_in_another_fork() {
+    let mut world = accepted(settings());
+    let waits = world.submit_as(payment(7), Options::default());
+    world.rest();
+    world.chain.mine(100, true, world.desk.now);
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.slot_of(waits), None, "all nonces are used, and that is not final");
+    world.use_up_forgotten();
+    assert_eq!(world.desk.store.state(waits), TxState::Confirmed);
+}
+
+/// Nothing is spent on a lane that has nothing to send.
+#[test]
+fn a_lane_without_work_uses_nothing_up() {
+    let mut world = accepted(settings());
+    world.use_up_forgotten();
+    assert!(world.desk.store.attempts.is_empty());
+}
+
+/// Fewer may be out now than when the forgotten bytes were sent.
+#[test]
+fn as_many_are_used_up_as_the_widest_window_that_the_lane_had() {
+    let mut world = world(LaneSettings { max_in_flight: 9, ..settings() });
+    let before = world.broadcast();
+    world.finalise();
+    assert_eq!(world.desk.store.state(before), TxState::Confirmed);
+    world.desk.settings = std::sync::Arc::new(LaneSettings { max_in_flight: 2, ..settings() });
     world.desk.store.older = Some(older());
     world.desk.crash();
     accept(&mut world);
-    world.finalise();
-    world.command(CommandKind::Pause);
-    let waits = world.submit_as(payment(7), Options::default());
-    world.rest();
-    used(&mut world, &payment(7));
-    used(&mut world, &payment(8));
-    for _ in 0..3 {
+    let next = world.submit_as(payment(7), Options::default());
+    for _ in 0..10 {
         world.finalise();
     }
-    assert_eq!(world.desk.store.state(waits), TxState::Accepted, "it waits for a person");
-    world.command(CommandKind::Resume);
-    for _ in 0..3 {
-        world.finalise();
-    }
-    assert_eq!(world.desk.store.state(waits), TxState::Confirmed, "it landed late");
-    let late = world.submit_as(payment(8), Options::default());
-    world.rest();
-    assert_eq!(world.slot_of(late), None, "it may have landed");
+    assert_eq!((world.desk.store.state(next), world.slot_of(next)), (TxState::Confirmed, Some(6 + 9)));
 }
 
 /// As many as can have been out have been used since: nothing of then can land any more.
 #[test]
 fn a_lane_goes_on_as_before_once_nothing_forgotten_can_land() {
-    let mut world = world(settings());
-    world.desk.store.older = Some(older());
-    world.desk.crash();
-    accept(&mut world);
-    world.finalise();
-    for number in 0..64 {
-        let id = world.submit_as(payment(number), Options::default());
-        world.rest();
-        world.finalise();
-        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
-    }
+    let mut world = accepted(settings());
+    let first = world.submit_as(payment(7), Options::default());
+    world.use_up_forgotten();
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed);
     let next: Vec<TxId> = (0..3).map(|_| world.submit_as(payment(9), Options::default())).collect();
     world.rest();
     assert!(next.iter().all(|id| world.slot_of(*id).is_some()), "side by side");

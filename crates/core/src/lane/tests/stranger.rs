@@ -263,8 +263,9 @@ fn a_resume_waits_until_it_is_known_what_took_the_slots() {
     assert_eq!(world.slot_of(id), Some(6));
 }
 
+/// Whoever resumes a lane is promised that its nonces are compared. Where that cannot be, the person is told, and has to say it again.
 #[test]
-fn a_resume_does_not_wait_for_ever_for_a_node_that_cannot_tell() {
+fn a_resume_goes_over_nonces_that_nobody_can_tell_about_only_when_that_was_said() {
     let mut world = world(settings());
     world.play(Step::Foreign);
     world.loaded_again();
@@ -277,7 +278,22 @@ fn a_resume_does_not_wait_for_ever_for_a_node_that_cannot_tell() {
         world.carry(Kind::Prove, Fault::NotDone);
         world.wait(30_000);
     }
-    world.rest();
+    world.show(0, true);
+    while world.started(Kind::Load) {
+        world.carry(Kind::Load, Fault::None);
+    }
+    let done = |world: &World| world.desk.store.commands.iter().all(|(_, done)| *done);
+    assert!(done(&world), "the word is not kept for what it did not mean");
+    let said = world.desk.lane.hold().unwrap().sentence();
+    assert!(
+        said.contains("NOTHING is compared") && said.contains("all that still waits is then sent"),
+        "{said}"
+    );
+    assert_eq!(world.slot_of(id), None);
+    world.command(CommandKind::Resume);
+    world.carry(Kind::Load, Fault::None);
+    world.carry(Kind::Sign, Fault::None);
+    assert!(done(&world));
     assert_eq!(world.slot_of(id), Some(6));
 }
 
