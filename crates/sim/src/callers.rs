@@ -24,7 +24,7 @@ use crate::world::{Asked, Rule, World};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A value that needs a person's yes.
-const DEAR: Wei = Wei(U256::from_limbs([2_000_000, 0, 0, 0]));
+pub(crate) const DEAR: Wei = Wei(U256::from_limbs([2_000_000, 0, 0, 0]));
 
 pub(crate) async fn call(world: Arc<World>, nodes: Arc<Nodes>, caller: usize) {
     let scenario = &world.scenario;

@@ -1,7 +1,7 @@
 //! People after a store was put back: they look at the chain, and say what has landed and what is another payment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use landfall_core::ports::store::{CommandKind, Reads, TxQuery};
@@ -12,8 +12,10 @@ use landfall_engine::Wish as Word;
 use crate::chain::wire::{Content, Wire};
 use crate::node::Nodes;
 use crate::put_back::Truth;
+use crate::scenario::Fault;
 use crate::world::World;
 
+static ALL: LazyLock<TxQuery> = LazyLock::new(|| TxQuery { limit: u32::MAX, ..TxQuery::default() });
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What they have said so far.
@@ -29,8 +31,7 @@ impl Persons {
     /// Whatever waits for a person gets its word.
     pub(crate) async fn speak(&mut self, world: &Arc<World>, nodes: &Arc<Nodes>, truth: &Truth) {
         self.resume(world, nodes).await;
-        let all = TxQuery { limit: u32::MAX, ..TxQuery::default() };
-        for tx in nodes.memory.txs(&all).await.unwrap_or_default() {
+        for tx in nodes.memory.txs(&ALL).await.unwrap_or_default() {
             if tx.status.taken.is_some() {
                 settle(world, nodes, truth, &tx).await;
             }
@@ -81,6 +82,45 @@ impl Persons {
                 world.trace(format_args!("a person resumes {}", summary.lane));
                 tokio::time::timeout(PATIENCE, handle.command(summary.lane, CommandKind::Resume)).await.ok();
             }
+        }
+    }
+}
+
+/// A yes to all that ask for one.
+pub(crate) async fn approve_all(world: &Arc<World>, nodes: &Arc<Nodes>) {
+    for tx in nodes.memory.txs(&ALL).await.unwrap_or_default() {
+        if tx.status.state == TxState::AwaitingApproval {
+            decide(world, nodes, &tx, true).await;
+        }
+    }
+}
+
+/// People who have not looked at the chain speak before the store is accepted: of amounts, of what is not wanted any more, of lanes.
+pub(crate) async fn speak_early(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth) {
+    let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) else { return };
+    for tx in nodes.memory.txs(&ALL).await.unwrap_or_default() {
+        let waits = !tx.status.state.is_terminal() && tx.status.slot.is_none();
+        let Some(content) = Content::read(&tx.request.payload.data).filter(|_| waits) else { continue };
+        let asks = tx.status.state == TxState::AwaitingApproval;
+        let (yes, speaks) = (world.chance(700), world.chance(if asks { 700 } else { 60 }));
+        if !speaks {
+            continue;
+        }
+        world.struck(Fault::EarlyWord, format_args!("of {}, which asks: {asks}, yes: {yes}", tx.id));
+        if asks {
+            decide(world, nodes, &tx, yes).await;
+        } else {
+            let cancel = CommandKind::Cancel { tx: tx.id };
+            tokio::time::timeout(PATIENCE, handle.command(tx.lane, cancel)).await.ok();
+        }
+        if !asks || !yes {
+            *truth.unwanted.entry(content.marker).or_default() += 1;
+        }
+    }
+    for summary in nodes.memory.lanes().await.unwrap_or_default() {
+        if world.chance(200) {
+            world.trace(format_args!("a person resumes {} early", summary.lane));
+            tokio::time::timeout(PATIENCE, handle.command(summary.lane, CommandKind::Resume)).await.ok();
         }
     }
 }

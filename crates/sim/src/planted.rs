@@ -173,6 +173,10 @@ planted! {
     WordFreesOthers = "word on one that frees others", found by [LandsOnce];
     /// All that do the same show the same nonce to a person.
     OneNonceForAll = "one nonce shown for all alike", found by [LandsOnce];
+    /// A word from before a store was accepted is about what may have landed.
+    WordsFromBefore = "word from before that releases", found by [LandsOnce];
+    /// A resume from before a lane was loaded is about everything that the chain has used since.
+    OldResumeMeansAll = "resume from before that means all", found by [HoldsWhenUnsure];
 }
 
 impl Planted {
@@ -228,6 +232,8 @@ impl Planted {
             Self::OldestHasLanded => Some(PlantedInLane::OldestHasLanded),
             Self::WordFreesOthers => Some(PlantedInLane::WordFreesOthers),
             Self::OneNonceForAll => Some(PlantedInLane::OneNonceForAll),
+            Self::WordsFromBefore => Some(PlantedInLane::WordsFromBefore),
+            Self::OldResumeMeansAll => Some(PlantedInLane::OldResumeMeansAll),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -302,7 +308,14 @@ impl Planted {
             | Self::LateForgotten
             | Self::OldestHasLanded
             | Self::WordFreesOthers
-            | Self::OneNonceForAll => Scenario::put_back(seed),
+            | Self::OneNonceForAll
+            | Self::WordsFromBefore => Scenario::put_back(seed),
+            Self::OldResumeMeansAll => Scenario {
+                keep: None,
+                wishes: false,
+                flooded: true,
+                ..Scenario::from_seed(seed).with(self.takes())
+            },
             Self::ProvenBeforeFinal => Scenario::contested(seed),
             Self::ProvenAtFinality => Scenario::untagged(seed),
             Self::BumpsWhileHalted | Self::FinalByTime => Scenario::halted(seed),
@@ -342,6 +355,7 @@ impl Planted {
             Self::LimitForEver => &[Fault::Refusal],
             Self::RefusalFreesSlot | Self::RefusalEndsTaken => &[Fault::Verdict],
             Self::AlikeIsForeign | Self::OursIsSentAgain => &[Fault::RestoredStore, Fault::FeeSpike],
+            Self::OldResumeMeansAll => &[Fault::RestoredStore, Fault::ForeignUse, Fault::Crash],
             Self::WaitingHideOthers => &[Fault::ForeignUse, Fault::Crash],
             Self::JumpsOverUnknown | Self::AdoptsAtLoad | Self::ComparesNothing => &[Fault::RestoredStore],
             Self::AnyChainWillDo => &[Fault::ChainRestart],

@@ -20,7 +20,7 @@ use crate::callers;
 use crate::chain::wire::{Content, Wire};
 use crate::checkers::Checkers;
 use crate::node::{Nodes, accounts, chain_ids};
-use crate::persons::Persons;
+use crate::persons::{self, Persons};
 use crate::run::{LOOK_EVERY, next_day};
 use crate::scenario::Fault;
 use crate::world::World;
@@ -53,6 +53,8 @@ pub(crate) struct Truth {
     pub(crate) before: BTreeSet<TxHash>,
     /// Bytes that somebody kept.
     pub(crate) kept: Vec<Wire>,
+    /// How many of each were rejected or cancelled by people who had not looked at the chain.
+    pub(crate) unwanted: BTreeMap<u64, usize>,
     /// The chain's counts when the store was accepted, if all wishes had been handed in again.
     pub(crate) compared_below: BTreeMap<LaneId, u64>,
 }
@@ -133,11 +135,12 @@ fn wishes(world: &World) -> Vec<Wish> {
         let Some(LaneId { chain, signer }) = lane else { continue };
         // Several wishes may do the same, and each is another payment.
         let alike = if rng.chance(350) { rng.range(2, 5) } else { 1 };
+        let dear = rng.chance(300);
         let marker = WISHER << 32 | number;
         for again in 0..alike {
             let payload = Payload {
                 to: Some(signer),
-                value: Wei(U256::from(1)),
+                value: if dear { callers::DEAR } else { Wei(U256::from(1)) },
                 data: Content { marker, replaced: 0 }.data(),
                 gas: None,
                 fees: AskedFees::Market,
@@ -185,7 +188,11 @@ async fn make_wishes(
         wish.first = submit(nodes, &wish.submission).await;
         let pause = world.range(0, 3_000);
         tokio::time::sleep(Duration::from_millis(pause)).await;
+        if world.chance(500) {
+            persons::approve_all(world, nodes).await;
+        }
     }
+    persons::approve_all(world, nodes).await;
     tokio::time::sleep(LOOK_EVERY * 2).await;
     copy
 }
@@ -244,6 +251,9 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
         hand_in(world, nodes, truth, 300).await;
     }
     tokio::time::sleep(Duration::from_millis(world.range(1_000, 60_000))).await;
+    if world.scenario.rate(Fault::EarlyWord) > 0 {
+        persons::speak_early(world, nodes, truth).await;
+    }
     for _ in 0..20 {
         let handle = nodes.alive().first().and_then(|node| nodes.handle(*node));
         if let Some(handle) = handle
@@ -286,7 +296,7 @@ fn send_late(world: &World, truth: &mut Truth) {
     let mut sent = Vec::new();
     let inner_mut = &mut *inner;
     truth.kept.retain(|wire| {
-        if !inner_mut.rng.chance(60) {
+        if !inner_mut.rng.chance(100) {
             return true;
         }
         let first = inner_mut.rng.chance(500);

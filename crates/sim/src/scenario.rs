@@ -100,6 +100,8 @@ faults! {
     RestoredStore = "restored-store";
     /// Somebody kept bytes that an older copy of the store has forgotten, and sends them after it was accepted.
     LateBytes = "late-bytes";
+    /// People speak of what an older copy of the store shows, before it is accepted and without a look at the chain.
+    EarlyWord = "early-word";
     /// The chain is replaced by a new one with the same id.
     ChainRestart = "chain-restart";
 }
@@ -118,7 +120,7 @@ impl Fault {
 /// Of a thousand worlds, so many have their store put back while bytes are out.
 const WISHES: u64 = 90;
 /// Faults that strike there, once the store was put back.
-const AFTER_A_RESTORE: &[Fault] = &[Fault::RestoredStore, Fault::LateBytes];
+const AFTER_A_RESTORE: &[Fault] = &[Fault::RestoredStore, Fault::LateBytes, Fault::EarlyWord];
 
 /// The size and the weather of one run.
 #[derive(Debug, Clone)]

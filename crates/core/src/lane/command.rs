@@ -127,10 +127,12 @@ impl Lane {
         tx.is_some_and(|tx| tx.status.state == TxState::AwaitingApproval || tx.status.asks_approval)
     }
 
-    /// Whoever spoke of it knew why it waits. A word from before it was held as one that may have landed says nothing of that.
+    /// Whoever spoke of it knew why it waits. A word from before it was held as one that may have landed says nothing of that, and a word on
+    /// one nonce says nothing of another that is shown by now.
     fn was_shown(&self, id: TxId, held_for: Option<Slot>) -> bool {
+        let Some(tx) = self.known(id).filter(|tx| tx.status.may_have_landed()) else { return true };
         let held_for = self.planted_shown(id, held_for);
-        held_for.is_some() || self.known(id).is_none_or(|tx| !tx.status.may_have_landed())
+        held_for.is_some_and(|slot| tx.status.forgotten_as == Some(slot) || self.held_for(tx).is_none())
     }
 
     fn approve(&mut self, id: TxId, version: Option<ContentVersion>, held_for: Option<Slot>, now: Millis) {

@@ -183,7 +183,8 @@ impl Lane {
     /// them may not have been wanted in the end, nobody knows which of them landed, and all are in doubt.
     fn landed(&self) -> Landed {
         let mut groups: BTreeMap<u64, Alike<'_>> = BTreeMap::new();
-        for (slot, (_, taker)) in self.seen_takers() {
+        // Of what whoever resumed the lane did not mean, nothing is remembered yet that a person could speak of.
+        for (slot, (_, taker)) in self.seen_takers().filter(|(slot, _)| self.strangers.is_meant(*slot)) {
             if let Some(taker) = taker {
                 groups.entry(effect_of_taker(taker)).or_default().takers.insert(slot, taker);
             }
@@ -323,6 +324,7 @@ impl Lane {
             }
             self.hold_as_landed(id, slot, now);
         }
+        self.spread_shown(now);
         self.changes.row();
         self.forget_found();
         text
@@ -388,6 +390,7 @@ impl Lane {
         for id in waiting {
             self.hold_if_forgotten(id, now);
         }
+        self.spread_shown(now);
     }
 
     /// A resume goes on when it is known what took the slots, and, where one carried out what waits, when that is settled.
@@ -527,12 +530,39 @@ impl Lane {
         for id in held {
             let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
             let Some(slot) = tx.and_then(|tx| self.forgotten_alike(tx)) else { continue };
-            self.waiting.change(id, |tx| {
-                tx.status.held = Some(may_have_landed(slot));
-                tx.status.forgotten_as = Some(slot);
-                self.changes.tx(tx, now);
-            });
+            self.show(id, slot, now);
         }
+    }
+
+    /// Another slot is remembered: of those that show the same nonce, one shows this one if it did the same.
+    fn spread_shown(&mut self, now: Millis) {
+        let held = self.waiting.values().filter(|waiting| waiting.tx.status.may_have_landed());
+        let held = held.filter_map(|waiting| Some((waiting.tx.id, waiting.tx.status.forgotten_as?)));
+        let held: Vec<(TxId, Slot)> = held.collect();
+        let shown: BTreeSet<Slot> = held.iter().map(|(_, slot)| *slot).collect();
+        let mut spare: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
+        for (slot, did) in self.row.forgotten.iter().rev().filter(|(slot, _)| !shown.contains(slot)) {
+            spare.entry(*did).or_default().push(*slot);
+        }
+        if spare.is_empty() || self.planted_one_nonce() {
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        for (id, slot) in held.into_iter().filter(|(_, slot)| !seen.insert(*slot)) {
+            let did = self.row.forgotten.get(&slot);
+            if let Some(other) = did.and_then(|did| spare.get_mut(did)).and_then(Vec::pop) {
+                self.show(id, other, now);
+            }
+        }
+    }
+
+    /// A held transaction shows this nonce from now on.
+    fn show(&mut self, id: TxId, slot: Slot, now: Millis) {
+        self.waiting.change(id, |tx| {
+            tx.status.held = Some(may_have_landed(slot));
+            tx.status.forgotten_as = Some(slot);
+            self.changes.tx(tx, now);
+        });
     }
 
     /// It may have landed with that nonce: only a person can say.

@@ -73,7 +73,7 @@ impl Checkers {
 
     /// Everything has ended, and every wish was carried out.
     pub(crate) async fn wishes_are_carried_out(&self, truth: &Truth) {
-        let mut given_up: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut given_up = truth.unwanted.clone();
         for tx in self.all().await {
             if !tx.status.state.is_terminal() {
                 let (state, slot) = (tx.status.state.name(), tx.status.slot);

@@ -5,6 +5,7 @@ use super::older::{accept, put_back, used};
 use super::put_back::never_used;
 use super::{Kind, World, remote, settings, world};
 use crate::journal::Entry;
+use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
 use crate::request::{After, AfterState, OnFailure, Options, Payload};
 use crate::settings::LaneSettings;
@@ -112,6 +113,60 @@ fn words_on_several_alike_account_for_a_nonce_each() {
     let next = world.submit_as(payment(7), Options::default());
     world.rest();
     assert!(!world.desk.store.tx(next).status.may_have_landed(), "nothing is remembered any more");
+}
+
+/// Two are held for one nonce, and another one that did the same lands late.
+#[test]
+fn each_of_several_shows_a_nonce_of_its_own_also_when_that_lands_late() {
+    let mut world = went_on_over(&payment(7));
+    let held = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    world.rest();
+    let shown = |world: &World| held.map(|tx| world.desk.store.tx(tx).status.forgotten_as);
+    assert_eq!(shown(&world), [Some(Slot(5)); 2]);
+    used(&mut world, &payment(7));
+    world.command(CommandKind::Resume);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(shown(&world), [Some(Slot(5)), Some(Slot(6))]);
+    // Whoever was shown the first nonce has not spoken of the second.
+    for (slot, waits) in [(5, true), (6, false)] {
+        let word = CommandKind::Approve { tx: held[1], version: None, held_for: Some(Slot(slot)) };
+        world.desk.store.command(word, world.desk.now);
+        world.turn(vec![LaneEvent::Work]);
+        world.rest();
+        assert_eq!(world.desk.store.tx(held[1]).status.may_have_landed(), waits);
+    }
+}
+
+/// A resume from before the load is about the first nonce. What the second one did is remembered when that is passed, and a word counts then.
+#[test]
+fn nothing_is_held_for_a_nonce_that_a_resume_did_not_mean() {
+    let mut world = world(settings());
+    used(&mut world, &payment(8));
+    world.loaded_again();
+    world.rest();
+    world.desk.crash();
+    world.started.clear();
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    used(&mut world, &payment(7));
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    for _ in 0..3 {
+        world.finalise();
+    }
+    let may_have_landed = |world: &World| both.map(|tx| world.desk.store.tx(tx).status.may_have_landed());
+    let hold = world.desk.lane.hold();
+    assert!(matches!(hold, Some(Hold::UnknownSlots { first: Slot(6), last: Slot(6), .. })), "{hold:?}");
+    assert_eq!(may_have_landed(&world), [false; 2]);
+    world.command(CommandKind::Resume);
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(may_have_landed(&world), [true; 2]);
+    world.command(CommandKind::Reject { tx: both[0], version: None, held_for: None });
+    world.rest();
+    let remembered: Vec<_> = world.desk.store.row.forgotten.keys().copied().collect();
+    assert_eq!(remembered, [Slot(5)], "the other one is accounted for");
 }
 
 #[test]
