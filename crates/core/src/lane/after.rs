@@ -221,8 +221,8 @@ impl Lane {
         if tx.status.held.is_none() || version.is_some_and(|version| version != tx.version()) {
             return false;
         }
-        // Of the nonce that was shown: it is held again for another one that did what it does.
-        let told_apart = self.held_for(tx);
+        // Of all that did the same until now: it is held again for one that lands later and does what it does.
+        let told_apart = self.alike_to(self.held_for(tx));
         self.waiting.change(id, |tx| {
             // One that may have landed still follows whom it was to follow, and the other way round.
             if tx.status.may_have_landed() {

@@ -151,9 +151,16 @@ impl Lane {
         out || self.tentative.values().any(|tentative| tentative.two)
     }
 
-    /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it.
+    /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it. If the chain used it for
+    /// something that an accepted store has forgotten, it is looked up like every slot that nobody knows.
     pub(super) fn free_second_slot(&mut self, slot: Slot) {
         let second = slot.next();
+        if self.may_have_forgotten(second) {
+            self.strangers.note_second(second);
+            self.row.returned.insert(second);
+            self.changes.row();
+            return;
+        }
         // A no-op may have been signed for it already, where the chain stood before it as before a hole.
         let used = self.chain_count().is_some_and(|count| count > second)
             || self.slots.contains_key(&second)

@@ -375,6 +375,16 @@ impl Lane {
         (!is_over).then_some(end)
     }
 
+    /// The chain has used a slot for which we have nothing, and which an accepted store may have forgotten.
+    pub(super) fn may_have_forgotten(&self, slot: Slot) -> bool {
+        self.late_end().is_some_and(|end| slot < end)
+            && self.chain_count().is_some_and(|count| count > slot)
+            && !self.strangers.was_second(slot)
+            && self.row.history.is_none_or(|history| history < slot)
+            && !self.slots.contains_key(&slot)
+            && !self.kept.contains(slot)
+    }
+
     /// Those slots are used up by no-ops as soon as something waits: each meets what was forgotten in a slot where nothing is lost.
     pub(super) fn late_to_fill(&self) -> Option<Slot> {
         self.awaits_late().filter(|_| self.held().is_none() && self.waiting.has_ready())
@@ -508,6 +518,12 @@ impl Lane {
     /// The slot that a transaction is held for. None if that slot was accounted for, and no other did the same.
     pub(super) fn held_for(&self, tx: &Transaction) -> Option<Slot> {
         tx.status.forgotten_as.filter(|slot| self.row.forgotten.contains_key(slot))
+    }
+
+    /// This forgotten slot, and all others that did the same.
+    pub(super) fn alike_to(&self, slot: Option<Slot>) -> Vec<Slot> {
+        let Some(did) = slot.and_then(|slot| self.row.forgotten.get(&slot)) else { return Vec::new() };
+        self.row.forgotten.iter().filter(|(_, other)| *other == did).map(|(slot, _)| *slot).collect()
     }
 
     /// A person says that a transaction is what a forgotten slot did, the one that was shown: it is accounted for, and no other.

@@ -41,8 +41,12 @@ impl Lane {
         let (hash, receipt) = (taker.hash, taker.receipt.clone());
         let Some(tx) = self.bound.get_mut(&id).or_else(|| self.reopened.get_mut(&id)) else { return };
         tx.status.taken = Some(Box::new(TakenAlike { hash, block, version, did, receipt }));
+        let two = tx.takes_two_slots();
         self.changes.tx(tx, now);
         self.changes.journal(Some(id), now, Entry::TakenAlike { slot, hash, block });
+        if two && did != Did::Same && self.may_have_forgotten(slot.next()) {
+            self.free_second_slot(slot);
+        }
     }
 
     /// What took a slot counts while its block is part of the chain: after that the slot is looked at anew.

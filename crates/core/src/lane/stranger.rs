@@ -73,6 +73,8 @@ enum Depth {
 pub(super) struct Strangers {
     accounted: Accounted,
     found: BTreeMap<Slot, Found>,
+    /// Slots that were kept for a transaction which takes two, and were used by something else.
+    seconds: BTreeSet<Slot>,
     /// A person's word that these are not ours.
     resuming: Option<CommandId>,
     /// Slots below this are meant. None: all, since it was given to a lane that was here.
@@ -143,6 +145,15 @@ impl Strangers {
             Some(found) if found.seen.is_none() && found.tries >= MOST_TRIES => Compared::Unreadable,
             Some(_) | None => Compared::NotYet,
         }
+    }
+
+    pub(super) fn note_second(&mut self, slot: Slot) {
+        self.seconds.insert(slot);
+    }
+
+    /// It was looked up since this owner has the lane.
+    pub(super) fn was_second(&self, slot: Slot) -> bool {
+        self.seconds.contains(&slot)
     }
 
     /// What took the slot is being looked up.

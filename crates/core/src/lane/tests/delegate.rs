@@ -9,7 +9,7 @@ use crate::request::{AskedFees, Authorization, OnDisplaced, Options, Payload};
 use crate::transaction::TxState;
 use crate::{Account, Slot, TxId};
 
-fn delegating() -> Payload {
+pub(super) fn delegating() -> Payload {
     let address = Account(Address::repeat_byte(0xcc));
     Payload {
         authorization_list: vec![Authorization { chain: None, address, signed: None }],

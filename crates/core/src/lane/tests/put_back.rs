@@ -1,6 +1,7 @@
 //! An accepted store: what it goes by, what it remembers, and what a person's word does.
 
 use super::super::test_world::{COMMANDS, payment};
+use super::delegate::delegating;
 use super::older::{accept, older, put_back, used};
 use super::{World, settings, world};
 use crate::journal::Entry;
@@ -281,6 +282,64 @@ fn kept_bytes_that_land_after_an_acceptance_are_not_paid_again() {
         let status = world.desk.store.tx(again).status.clone();
         assert!(status.may_have_landed() && status.slot.is_none(), "after {late}: {status:?}");
     }
+}
+
+/// One of two that do the same had landed, and the bytes of the other come late. Whoever told them apart before has not spoken of those.
+#[test]
+fn a_yes_that_was_given_before_bytes_land_late_says_nothing_of_them() {
+    let mut world = world(requeues());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &payment(7));
+    let both = [1, 2].map(|_| world.submit_as(payment(7), Options::default()));
+    accept(&mut world);
+    world.finalise();
+    assert!(both.iter().all(|id| world.desk.store.tx(*id).status.may_have_landed()));
+    world.command(CommandKind::Approve { tx: both[1], version: None, held_for: Some(Slot(5)) });
+    world.command(CommandKind::Reject { tx: both[0], version: None, held_for: Some(Slot(5)) });
+    world.rest();
+    assert_eq!(world.desk.store.state(both[0]), TxState::Failed);
+    world.finalise_without(&payment(7));
+    for _ in 0..5 {
+        world.finalise();
+    }
+    let status = world.desk.store.tx(both[1]).status.clone();
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
+/// A copy in which a transaction that takes two nonces is out. Since then it was cancelled, and its second nonce was another payment's.
+#[test]
+fn the_second_nonce_of_one_that_was_cancelled_since_is_compared_as_well() {
+    let mut world = world(requeues());
+    let two = world.submit_as(delegating(), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(two), Some(5));
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    used(&mut world, &no_op());
+    used(&mut world, &payment(7));
+    let again = world.submit_as(payment(7), Options::default());
+    accept(&mut world);
+    for _ in 0..10 {
+        for _ in 0..4 {
+            world.chain.mine(0, true, world.desk.now);
+        }
+        world.show(0, true);
+        world.rest();
+        world.wait(30_000);
+        world.rest();
+    }
+    for _ in 0..5 {
+        world.finalise();
+    }
+    let hold = world.desk.lane.hold();
+    assert!(matches!(hold, Some(Hold::UnknownSlots { first: Slot(6), last: Slot(6), .. })), "{hold:?}");
+    assert_eq!(world.slot_of(again), None, "nobody has looked at nonce 6");
+    world.command(CommandKind::Resume);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!((world.slot_of(again), world.desk.store.state(again)), (None, TxState::Confirmed));
 }
 
 /// What takes a nonce that is not used for good may be another one after a reorganisation.
