@@ -12,6 +12,9 @@ use crate::support::{
     until,
 };
 
+/// Nonces that an accepted copy uses up before it sends anything: as many as may be in flight in these tests.
+pub(crate) const USED_UP: u64 = 64;
+
 /// Request `n`, which can be told on the chain.
 pub(crate) fn request(n: u64) -> Value {
     let mut body = submission(json!({ "to": RECEIVER, "value": "0", "data": marker(n), "gas": 30_000 }));
@@ -156,7 +159,7 @@ async fn a_plain_copy_that_is_put_back_pays_nothing_twice_without_a_persons_word
     assert!(seen.stdout.contains("2, which this store did not assign"), "{}", seen.said);
     // New ones go on after the forgotten ones, and nothing was sent twice.
     let next = api.submit(&request(5)).await;
-    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 5);
+    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 5 + USED_UP);
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..6), 0));
 }
 
@@ -224,7 +227,7 @@ async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_
     chain.mine(70).await;
     until("the lane goes on", async || (api.lane(&signer(0)).await["healthy"] == true).then_some(())).await;
     let (late, fresh) = (api.submit(&request(1)).await, api.submit(&request(7)).await);
-    assert_eq!(api.until_state(&fresh, "confirmed").await["nonce"], 3);
+    assert_eq!(api.until_state(&fresh, "confirmed").await["nonce"], 3 + USED_UP);
     let held = |tx: &Value| text(tx, "stuckReason").contains("it may be this transaction");
     let tx = api.until_tx(&late, "it waits for a person", held).await;
     assert_eq!(
@@ -368,8 +371,60 @@ async fn a_lane_of_an_older_copy_whose_nonces_were_taken_back_goes_on_as_it_says
     server.until_ready().await;
     says("landfall store accept").await;
     assert!(command(&server, &["store", "accept", "--yes"]).await.ok());
-    api.until_state(&again, "broadcast").await;
-    chain.mine(6).await;
-    assert_eq!(api.until_state(&again, "confirmed").await["nonce"], 1);
+    let done = until("it lands", async || {
+        chain.mine(6).await;
+        Some(api.tx(&again).await).filter(|tx| tx["state"] == "confirmed")
+    });
+    assert_eq!(done.await["nonce"], 1 + USED_UP);
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..2), 0));
+}
+
+/// Whoever is paid has kept the bytes of a payment that the copy has forgotten, and sends them after the acceptance. Its request is handed in
+/// again without the one that came before it, so that it could go out with a lower nonce.
+#[tokio::test]
+async fn kept_bytes_that_are_sent_after_an_acceptance_pay_nothing_twice() {
+    let chain = Chain::without_mining().await;
+    let mut server = Server::start(&chain.url(), Settings::default()).await;
+    let api = server.api.clone();
+    let first = api.submit(&request(0)).await;
+    api.until_state(&first, "broadcast").await;
+    chain.mine(3).await;
+    api.until_state(&first, "confirmed").await;
+    plain_copy(&server, "copy.db").await;
+    for n in 1..3 {
+        let id = api.submit(&request(n)).await;
+        api.until_state(&id, "broadcast").await;
+    }
+    let pooled = chain.call("txpool_content", json!([])).await;
+    let kept = pooled["pending"][signer(0).to_lowercase()]["2"]["hash"].clone();
+    let kept = chain.call("eth_getRawTransactionByHash", json!([kept])).await;
+    assert!(kept.is_string(), "{pooled}");
+    until_marked_beyond(&server, "copy.db").await;
+    server.kill().await;
+    chain.call("anvil_dropAllTransactions", json!([])).await;
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+    let again = api.submit(&request(2)).await;
+    let accepted = command(&server, &["store", "accept", "--yes"]).await;
+    assert!(accepted.ok(), "{}", accepted.said);
+    until("nonces are used up", async || {
+        chain.mine(1).await;
+        (chain.pooled().await > 0).then_some(())
+    })
+    .await;
+    // The block producer has these bytes, and not the ones that are sent now.
+    chain.call("anvil_dropAllTransactions", json!([])).await;
+    chain.call("eth_sendRawTransaction", json!([kept])).await;
+    let tx = until("it waits for a person", async || {
+        chain.mine(1).await;
+        Some(api.tx(&again).await).filter(|tx| tx["held"]["code"] == "may_have_landed")
+    });
+    tx.await;
+    chain.mine(70).await;
+    assert_eq!(landed(&chain).await, once_of([0, 2]), "it was paid once");
+}
+
+fn once_of(numbers: impl IntoIterator<Item = u64>) -> BTreeMap<u64, u64> {
+    numbers.into_iter().map(|number| (number, 1)).collect()
 }

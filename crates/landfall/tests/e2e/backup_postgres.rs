@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::backup::{command, land, landed, once, request};
+use crate::backup::{USED_UP, command, land, landed, once, request};
 use crate::support::{Chain, Restored, Server, Settings, signer, text, until};
 
 fn on(database: &Restored) -> Settings {
@@ -64,7 +64,7 @@ async fn a_database_from_before_a_lane_was_used_pays_nothing_twice_when_it_is_pu
         api.until_state(id, "cancelled").await;
     }
     let next = api.submit(&request(3)).await;
-    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 3);
+    assert_eq!(api.until_state(&next, "confirmed").await["nonce"], 3 + USED_UP);
     assert_eq!((landed(&chain).await, chain.pooled().await), (once(0..4), 0));
 }
 
