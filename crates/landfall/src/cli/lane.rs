@@ -28,7 +28,8 @@ pub(crate) enum Lane {
     /// Another program used them, or a newer copy of this store. If they are other payments, go on. If this store was put back, have all
     /// requests handed in again first: one that waits and is the same payment as one of them then ends as landed, and is not sent.
     /// What stands under "same as" ends so: if it is another payment, hand it in again with a new request id. Where nonces were used
-    /// before this store knew the account and were compared with nothing, it asks whether you have looked at them. Waits up to 10 seconds
+    /// before this store knew the account, or where no endpoint can say what one did, nothing is compared: it asks whether you have looked
+    /// at them. Waits up to 10 seconds
     /// for the lane to go on, and fails while it is on hold.
     #[command(
         after_help = "Example:\n  landfall lane resume 31337 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266 --yes"

@@ -111,6 +111,17 @@ pub(super) fn question(unknown: &[Value]) -> String {
         }
         false => "",
     };
+    let unread: Vec<String> =
+        unknown.iter().filter(|one| !one["block"].is_u64()).map(|one| text(one, "nonce")).collect();
+    if !unread.is_empty() {
+        return format!(
+            "This store does not know who used {which}: another program, or a newer copy of this store.\n\
+             It was not found what {} did, and what nobody can tell is compared with NOTHING: everything that waits is then sent, also \
+             what has been paid by it already.\n\
+             Have you looked at it in an explorer, and cancelled what has landed (`landfall tx cancel`)?",
+            unread.join(", ")
+        );
+    }
     format!(
         "This store does not know who used {which}: another program, or a newer copy of this store.\n\
          If they are other payments, go on. If this store was put back, have all requests handed in again first: one that waits \
@@ -206,6 +217,15 @@ mod tests {
         assert_eq!(not_shown(&lane(0..2)), None);
         new["nextNonce"] = json!(31);
         assert_eq!(not_shown(&new), None, "the store knows those below");
+    }
+
+    #[test]
+    fn nothing_is_promised_of_nonces_that_nobody_can_tell_about() {
+        let mut two = lane(3..5);
+        two["unknownNonces"][1] = json!({ "nonce": 4 });
+        let asked = question(of(&two));
+        assert!(asked.contains("not found what 4 did") && asked.contains("compared with NOTHING"), "{asked}");
+        assert!(!asked.contains("is not sent"), "{asked}");
     }
 
     #[test]

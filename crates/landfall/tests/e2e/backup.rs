@@ -422,9 +422,5 @@ async fn kept_bytes_that_are_sent_after_an_acceptance_pay_nothing_twice() {
     });
     tx.await;
     chain.mine(70).await;
-    assert_eq!(landed(&chain).await, once_of([0, 2]), "it was paid once");
-}
-
-fn once_of(numbers: impl IntoIterator<Item = u64>) -> BTreeMap<u64, u64> {
-    numbers.into_iter().map(|number| (number, 1)).collect()
+    assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (2, 1)]), "it was paid once");
 }
