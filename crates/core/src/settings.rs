@@ -108,8 +108,6 @@ pub enum PlantedInLane {
     OldResumeMeansAll,
     /// What a reorganisation took back before a store was accepted will not land again.
     TakenBackForgotten,
-    /// What forgotten slots did is compared with the first reading of what waits.
-    FirstReadingOnly,
 }
 
 /// When a transaction of a lane is bound to a slot.

@@ -177,6 +177,8 @@ planted! {
     WordsFromBefore = "word from before that releases", found by [LandsOnce];
     /// A resume from before a lane was loaded is about everything that the chain has used since.
     OldResumeMeansAll = "resume from before that means all", found by [HoldsWhenUnsure];
+    /// What a reorganisation took back before a store was accepted will not land again.
+    TakenBackForgotten = "slots taken back and forgotten", found by [HoldsWhenUnsure, LandsOnce];
 }
 
 impl Planted {
@@ -234,6 +236,7 @@ impl Planted {
             Self::OneNonceForAll => Some(PlantedInLane::OneNonceForAll),
             Self::WordsFromBefore => Some(PlantedInLane::WordsFromBefore),
             Self::OldResumeMeansAll => Some(PlantedInLane::OldResumeMeansAll),
+            Self::TakenBackForgotten => Some(PlantedInLane::TakenBackForgotten),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -309,7 +312,8 @@ impl Planted {
             | Self::OldestHasLanded
             | Self::WordFreesOthers
             | Self::OneNonceForAll
-            | Self::WordsFromBefore => Scenario::put_back(seed),
+            | Self::WordsFromBefore
+            | Self::TakenBackForgotten => Scenario::put_back(seed),
             Self::OldResumeMeansAll => Scenario {
                 keep: None,
                 wishes: false,

@@ -17,10 +17,12 @@ use landfall_store::Memory;
 use landfall_store::memory::Snapshot;
 
 use crate::callers;
+use crate::chain::model::Fate;
 use crate::chain::wire::{Content, Wire};
 use crate::checkers::Checkers;
 use crate::node::{Nodes, accounts, chain_ids};
 use crate::persons::{self, Persons};
+use crate::rng::Rng;
 use crate::run::{LOOK_EVERY, next_day};
 use crate::scenario::Fault;
 use crate::world::World;
@@ -53,6 +55,10 @@ pub(crate) struct Truth {
     pub(crate) before: BTreeSet<TxHash>,
     /// Bytes that somebody kept.
     pub(crate) kept: Vec<Wire>,
+    /// The next slot of each lane, as the copy knows it.
+    pub(crate) cursors: BTreeMap<LaneId, u64>,
+    /// How much of each lane its owner had seen used when a reorganisation took it back.
+    pub(crate) shown: BTreeMap<LaneId, u64>,
     /// How many of each were rejected or cancelled by people who had not looked at the chain.
     pub(crate) unwanted: BTreeMap<u64, usize>,
     /// The chain's counts when the store was accepted, if all wishes had been handed in again.
@@ -67,6 +73,27 @@ impl Truth {
 
     pub(crate) fn is_wish(&self, content: Content) -> bool {
         self.wishes.iter().any(|wish| wish.marker == content.marker)
+    }
+}
+
+/// When a reorganisation takes back what the copy has forgotten. Until then the chain stands still, so that it is not too deep for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakesBack {
+    Nothing,
+    /// Before the store is accepted.
+    Before,
+    /// As soon as it is.
+    After,
+}
+
+impl TakesBack {
+    fn choose(world: &World) -> Self {
+        match world.range(0, 3) {
+            _ if world.scenario.rate(Fault::TakenBack) == 0 => Self::Nothing,
+            0 => Self::Before,
+            1 => Self::After,
+            _ => Self::Nothing,
+        }
     }
 }
 
@@ -93,14 +120,22 @@ pub(crate) async fn put_back(
     }
     memory.restore_marked(&copy);
     nodes.database.was_replaced();
-    go_on(world);
+    for summary in memory.lanes().await.unwrap_or_default() {
+        truth.cursors.insert(summary.lane, summary.row.cursor.map_or(0, |cursor| cursor.0));
+    }
+    let takes_back = TakesBack::choose(world);
+    if takes_back == TakesBack::Nothing {
+        go_on(world);
+    }
     for node in 0..world.scenario.nodes {
         nodes.start(node).await;
     }
     let mut persons = Persons::default();
-    until_accepted(world, nodes, &mut truth).await;
-    // What was forgotten is used up within a few blocks: some are quicker.
-    send_late(world, &mut truth);
+    until_accepted(world, nodes, &mut truth, takes_back).await;
+    go_on(world);
+    // Out of a thousand, at every look. What was forgotten is used up within a few blocks: some are quicker.
+    let eager = world.range(100, 700);
+    send_late(world, &mut truth, eager);
     let mut looks = 0;
     while looks < MOST_LOOKS && world.lock().violations.is_empty() {
         looks += 1;
@@ -108,7 +143,7 @@ pub(crate) async fn put_back(
         if world.scenario.budget.is_some() && world.chance(250) {
             next_day(world);
         }
-        send_late(world, &mut truth);
+        send_late(world, &mut truth, eager);
         hand_in(world, nodes, &mut truth, 300).await;
         restart_one(world, nodes, looks).await;
         persons.speak(world, nodes, &truth).await;
@@ -120,6 +155,7 @@ pub(crate) async fn put_back(
     checkers.pays_nothing_twice(&truth);
     checkers.wishes_are_carried_out(&truth).await;
     checkers.tells_apart(&truth).await;
+    checkers.gives_out_nothing_seen(&truth).await;
 }
 
 /// Plain ones, dear ones, and several that do the same.
@@ -160,11 +196,15 @@ fn wishes(world: &World) -> Vec<Wish> {
             wishes.push(Wish { marker, submission, first: None, tx: None });
         }
     }
-    for place in (1..wishes.len()).rev() {
-        let other = usize::try_from(rng.range(0, place as u64 + 1)).unwrap_or(0);
-        wishes.swap(place, other);
-    }
+    shuffle(rng, &mut wishes);
     wishes
+}
+
+fn shuffle<T>(rng: &mut Rng, of: &mut [T]) {
+    for place in (1..of.len()).rev() {
+        let other = usize::try_from(rng.range(0, place as u64 + 1)).unwrap_or(0);
+        of.swap(place, other);
+    }
 }
 
 /// Hands the wishes in, stops the chain on the way, and answers the copy that will be put back: from the time of trouble, or from
@@ -244,7 +284,7 @@ fn keep_bytes(world: &World, truth: &mut Truth) {
 }
 
 /// Wishes are handed in again before, after, or on the way.
-async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth) {
+async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth, takes_back: TakesBack) {
     let early = world.range(0, 3);
     if early == 0 {
         hand_in(world, nodes, truth, 1_000).await;
@@ -256,6 +296,9 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
     if world.scenario.rate(Fault::EarlyWord) > 0 {
         persons::speak_early(world, nodes, truth).await;
     }
+    if takes_back == TakesBack::Before {
+        take_back(world, nodes, truth).await;
+    }
     for _ in 0..20 {
         let handle = nodes.alive().first().and_then(|node| nodes.handle(*node));
         if let Some(handle) = handle
@@ -264,6 +307,9 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
             world.trace(format_args!("an operator accepts the store"));
             if early == 0 {
                 truth.compared_below = counts_of(world, truth);
+            }
+            if takes_back == TakesBack::After {
+                take_back(world, nodes, truth).await;
             }
             break;
         }
@@ -275,6 +321,36 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
     }
 }
 
+/// A reorganisation takes back what the copy has forgotten: it is in the pools again, or only with those whom it pays. Nothing of ours
+/// that was signed since is in a block yet.
+async fn take_back(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth) {
+    for summary in nodes.memory.lanes().await.unwrap_or_default() {
+        if let Some(count) = summary.row.older_count {
+            truth.shown.insert(summary.lane, count.0);
+        }
+    }
+    let depth = world.range(1, world.scenario.finality + 1);
+    let (now, at) = (world.now(), world.block_time());
+    let mut inner = world.lock();
+    let fate = if inner.rng.chance(300) { Fate::Pooled } else { Fate::Lost };
+    let salt = inner.rng.next();
+    let mut taken = Vec::new();
+    for chain in inner.chains.values_mut() {
+        let stay = chain.fork.len().saturating_sub(usize::try_from(depth).unwrap_or(usize::MAX)).max(1);
+        taken.extend(chain.fork.iter().skip(stay).flat_map(|block| &block.txs).map(|(_, wire)| wire.clone()));
+        chain.reorg(depth, fate, salt);
+        for _ in 0..=depth {
+            chain.mine(0, at, true);
+        }
+        chain.show(now);
+    }
+    drop(inner);
+    world
+        .struck(Fault::TakenBack, format_args!("{depth} blocks with {} transactions: {fate:?}", taken.len()));
+    truth.kept.extend(taken);
+    go_on(world);
+}
+
 fn counts_of(world: &World, truth: &Truth) -> BTreeMap<LaneId, u64> {
     let inner = world.lock();
     let count =
@@ -282,9 +358,11 @@ fn counts_of(world: &World, truth: &Truth) -> BTreeMap<LaneId, u64> {
     truth.wishes.iter().map(|wish| (wish.submission.lane, count(wish.submission.lane))).collect()
 }
 
-/// Some wishes are handed in again.
+/// Some wishes are handed in again, in any order.
 async fn hand_in(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth, permille: u64) {
-    for wish in truth.wishes.iter_mut().rev().filter(|wish| wish.tx.is_none()) {
+    let mut open: Vec<&mut Wish> = truth.wishes.iter_mut().filter(|wish| wish.tx.is_none()).collect();
+    shuffle(&mut world.lock().rng, &mut open);
+    for wish in open {
         if world.chance(permille) {
             wish.tx = submit(nodes, &wish.submission).await;
             world.trace(format_args!("wish {:x} is handed in again as {:?}", wish.marker, wish.tx));
@@ -293,12 +371,12 @@ async fn hand_in(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth, perm
 }
 
 /// Some kept bytes reach the pools: whoever makes the next block has these first, or has them as any other.
-fn send_late(world: &World, truth: &mut Truth) {
+fn send_late(world: &World, truth: &mut Truth, eager: u64) {
     let mut inner = world.lock();
     let mut sent = Vec::new();
     let inner_mut = &mut *inner;
     truth.kept.retain(|wire| {
-        if !inner_mut.rng.chance(300) {
+        if !inner_mut.rng.chance(eager) {
             return true;
         }
         let first = inner_mut.rng.chance(500);

@@ -102,6 +102,8 @@ faults! {
     LateBytes = "late-bytes";
     /// People speak of what an older copy of the store shows, before it is accepted and without a look at the chain.
     EarlyWord = "early-word";
+    /// A reorganisation takes back what an older copy of the store has forgotten, before that was compared.
+    TakenBack = "taken-back";
     /// The chain is replaced by a new one with the same id.
     ChainRestart = "chain-restart";
 }
@@ -120,7 +122,8 @@ impl Fault {
 /// Of a thousand worlds, so many have their store put back while bytes are out.
 const WISHES: u64 = 90;
 /// Faults that strike there, once the store was put back.
-const AFTER_A_RESTORE: &[Fault] = &[Fault::RestoredStore, Fault::LateBytes, Fault::EarlyWord];
+const AFTER_A_RESTORE: &[Fault] =
+    &[Fault::RestoredStore, Fault::LateBytes, Fault::EarlyWord, Fault::TakenBack];
 
 /// The size and the weather of one run.
 #[derive(Debug, Clone)]

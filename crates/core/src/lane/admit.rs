@@ -77,8 +77,7 @@ impl Lane {
         if loaded.waiting.len() as u64 >= u64::from(loaded.asked) {
             self.load.more = true;
         }
-        let has_read = !self.load.more || self.planted_first_reading();
-        self.load.read_accepted |= self.load.began_accepted && has_read;
+        self.load.read_accepted |= self.load.began_accepted && !self.load.more;
         let left = std::mem::take(&mut self.load.left);
         let done = std::mem::take(&mut self.load.done);
         let read = loaded.waiting.iter().map(|tx| tx.order).max();

@@ -207,11 +207,6 @@ impl Lane {
         self.has_planted(PlantedInLane::TakenBackForgotten)
     }
 
-    /// The first reading is all there is.
-    pub(super) fn planted_first_reading(&self) -> bool {
-        self.has_planted(PlantedInLane::FirstReadingOnly)
-    }
-
     /// What refusals taught stays, down to nothing.
     pub(super) fn planted_limit(&self) -> bool {
         self.has_planted(PlantedInLane::LimitForEver)

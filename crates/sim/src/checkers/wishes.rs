@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use landfall_core::journal::Entry;
 use landfall_core::ports::store::Reads;
 use landfall_core::transaction::ReasonCode;
-use landfall_core::{LaneId, TxHash};
+use landfall_core::{JournalSeq, LaneId, TxHash};
 
 use super::Checkers;
 use crate::chain::wire::Content;
@@ -29,20 +29,30 @@ impl Checkers {
         landings
     }
 
-    /// What was signed after the store was put back does nothing more often than it is wanted, as far as the nonces below its own tell.
-    /// Kept bytes that land above it are beyond anybody's power.
+    /// What was signed after the store was put back does nothing more often than it is wanted, also if kept bytes do the same later.
     pub(crate) fn pays_nothing_twice(&self, truth: &Truth) {
         for ((lane, content), landings) in self.landings() {
             let wanted = truth.wanted(content);
-            let new = |(_, hash): &(usize, &TxHash)| !truth.before.contains(*hash);
-            let too_many = landings.values().enumerate().filter(new).find(|(below, _)| below + 1 > wanted);
-            if let Some((below, hash)) = too_many {
+            let new = landings.iter().find(|(_, hash)| !truth.before.contains(*hash));
+            if let Some((nonce, hash)) = new.filter(|_| landings.len() > wanted) {
                 let (marker, slots) = (content.marker, landings.keys().collect::<Vec<_>>());
                 let text = format!(
-                    "request {marker:x} is wanted {wanted} times, had landed {below} times and was sent again by {hash}: {lane}, slots \
-                     {slots:?}"
+                    "request {marker:x} is wanted {wanted} times and was sent again by {hash} in slot {nonce}: {lane}, slots {slots:?}"
                 );
                 self.world.violated(Rule::LandsOnce, text);
+            }
+        }
+    }
+
+    /// What a lane had seen used by what it does not know, it does not give out again, also if that was taken back meanwhile.
+    pub(crate) async fn gives_out_nothing_seen(&self, truth: &Truth) {
+        for row in self.memory.journal_after(JournalSeq(0), u32::MAX).await.unwrap_or_default() {
+            let Entry::Signed { slot, hash, .. } = row.entry else { continue };
+            let known = truth.cursors.get(&row.lane).copied().unwrap_or(0);
+            let seen = truth.shown.get(&row.lane).is_some_and(|shown| (known..*shown).contains(&slot.0));
+            if seen && !truth.before.contains(&hash) {
+                let text = format!("slot {slot} of {} was taken back and given out again", row.lane);
+                self.world.violated(Rule::HoldsWhenUnsure, text);
             }
         }
     }

@@ -97,4 +97,5 @@ teeth! {
     one_nonce_shown_for_all_alike_is_found: OneNonceForAll;
     a_word_from_before_an_acceptance_that_releases_is_found: WordsFromBefore;
     a_resume_from_before_a_load_that_means_all_is_found: OldResumeMeansAll;
+    slots_taken_back_and_forgotten_are_found: TakenBackForgotten;
 }
