@@ -48,7 +48,8 @@ pub(crate) enum Tx {
     /// Approve a waiting transaction, or release one that is held.
     ///
     /// Held is one whose predecessor failed, or that may have landed before a restore: approve it if it is another one, reject it if it
-    /// is that one. Shows the content that is approved; of one that may have landed it asks, since approving sends it as another payment.
+    /// is that one. Shows the content that is approved; of one that may have landed it asks, since approving sends it as another payment,
+    /// and of one that delegates the signer's code (EIP-7702), since that code can then spend all the signer has.
     #[command(after_help = "Example:\n  landfall tx approve invoice-17")]
     Approve {
         #[command(flatten)]
