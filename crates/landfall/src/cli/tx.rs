@@ -187,14 +187,19 @@ pub(crate) struct TxSend {
 
 #[derive(Debug, Args)]
 pub(crate) struct TxList {
+    /// Only those in this state, such as awaiting_approval, broadcast, mined or confirmed.
     #[arg(long)]
     pub(crate) state: Option<String>,
-    #[arg(long)]
+    /// Only those of this signer.
+    #[arg(long, value_name = "ADDRESS")]
     pub(crate) signer: Option<String>,
-    #[arg(long)]
+    /// Only those on this chain, by its id.
+    #[arg(long, value_name = "ID")]
     pub(crate) chain: Option<u64>,
+    /// Only the one that has an attempt with this hash.
     #[arg(long)]
     pub(crate) hash: Option<String>,
+    /// How many.
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: u32,
     /// Where the page before ended.
