@@ -57,7 +57,7 @@ pub enum Error {
     BadKey,
     #[error("the HTTP client could not be made")]
     Setup(#[source] reqwest::Error),
-    #[error("{tx} has not ended after {limit:?}; it goes on all the same")]
+    #[error("{tx} has not ended after {} s; it goes on all the same", limit.as_secs_f64())]
     NotEnded { tx: String, limit: Duration },
 }
 
@@ -127,6 +127,41 @@ fn plain(why: &rustls::CertificateError) -> String {
         }
         Fault::Expired | Fault::ExpiredContext { .. } => "it has expired".to_owned(),
         Fault::NotValidYet | Fault::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
+        Fault::Revoked => "its authority has revoked it".to_owned(),
+        Fault::BadSignature => "its signature does not fit".to_owned(),
+        Fault::BadEncoding => "it cannot be read".to_owned(),
+        Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => "it is not for servers".to_owned(),
+        // The library has no word of its own for this one.
+        other if other.to_string().contains("CaUsedAsEndEntity") => "it is an authority's own certificate, which no server may show. Make \
+             one for the server: openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.crt -days 365 -subj /CN=localhost \
+             -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE"
+            .to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// As the TLS library tells it: by the name of its variant.
+    #[derive(Debug)]
+    struct CaUsedAsEndEntity;
+
+    impl fmt::Display for CaUsedAsEndEntity {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    impl std::error::Error for CaUsedAsEndEntity {}
+
+    #[test]
+    fn a_certificate_of_an_authority_is_told_in_words_with_how_to_make_another() {
+        let fault = rustls::CertificateError::Other(rustls::OtherError(Arc::new(CaUsedAsEndEntity)));
+        let said = plain(&fault);
+        assert!(said.contains("basicConstraints=critical,CA:FALSE") && !said.contains("CaUsed"), "{said}");
     }
 }

@@ -42,6 +42,18 @@ impl Payload {
         self.authorization_list.iter().any(|item| item.signed.is_none())
     }
 
+    /// The delegation of the sender's own code, in words, for the person who is asked.
+    #[must_use]
+    pub fn delegation(&self, sender: Account) -> Option<String> {
+        let item = self.authorization_list.iter().find(|item| item.signed.is_none())?;
+        Some(match item.address.0.is_zero() {
+            true => format!("takes the delegation of {sender} back"),
+            false => {
+                format!("gives the code of {sender} to {}, which can then spend all it has", item.address)
+            }
+        })
+    }
+
     /// Both do the same on chain. Gas, fees and announced storage are no part of that: a retry may be dearer.
     #[must_use]
     pub fn does_the_same(&self, other: &Self) -> bool {

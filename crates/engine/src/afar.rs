@@ -1,6 +1,6 @@
 //! Explanations that do not come from a lane's memory: its lane runs on another node, or on none. Said from what is stored.
 
-use landfall_core::lane::{Hold, UnknownSlot, Until, in_block, taken_sentence};
+use landfall_core::lane::{Hold, UnknownSlot, Until, also_delegates, in_block, taken_sentence};
 use landfall_core::ports::store::{LaneRow, LaneSummary};
 use landfall_core::transaction::{Transaction, TxState};
 use landfall_core::{LaneId, SessionId, Slot};
@@ -102,7 +102,9 @@ impl Handle {
             return format!("{}; waiting for a person to approve it or to reject it{}", held.text, also());
         }
         match (status.state, status.slot) {
-            (TxState::AwaitingApproval, _) => format!("waiting for a person to approve it{}", also()),
+            (TxState::AwaitingApproval, _) => {
+                format!("waiting for a person to approve it{}{}", also_delegates(tx), also())
+            }
             (TxState::Accepted | TxState::Simulated, None) => match hold {
                 Some(hold) => format!("waiting for a nonce: {}", hold.sentence()),
                 None => "waiting for a nonce".to_owned(),

@@ -115,6 +115,10 @@ impl Node {
         Ok(self.server.address()?)
     }
 
+    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
+        self.server.health_address()
+    }
+
     pub(crate) fn lanes(&self) -> &[LaneId] {
         &self.lanes
     }
@@ -244,14 +248,19 @@ fn load_signers(config: &Config) -> Result<Keys> {
     let mut keys = Keys::default();
     let mut loader = Loader::default();
     for (position, signer) in config.signer.iter().enumerate() {
-        let source = signer.source(config.access.files()).with_context(|| format!("signer {position}"))?;
-        warn_of_empty_password(&source)?;
-        let loaded: Arc<dyn Signer> = Arc::new(loader.load(&source, signer.address)?);
+        let named = || format!("signer {position} ({}) cannot be used", signer.setting());
+        let source = signer.source(config.access.files()).with_context(named)?;
+        warn_of_empty_password(&source).with_context(named)?;
+        let loaded = loader.load(&source, signer.address).with_context(named)?;
+        let is_public = loaded.is_public();
+        let loaded: Arc<dyn Signer> = Arc::new(loaded);
         let chains = config.chain.iter();
         let chains = chains.filter(|chain| signer.chains.is_empty() || signer.chains.contains(&chain.id));
         for chain in chains {
             let lane = LaneId { chain: ChainId(chain.id), signer: loaded.account() };
-            refuse_public_key(lane.signer, chain)?;
+            if is_public {
+                refuse_public_key(lane.signer, chain)?;
+            }
             if signer.allocation == Allocation::Admission {
                 keys.slots_at_admission.insert(lane);
             }
@@ -271,7 +280,7 @@ fn load_signers(config: &Config) -> Result<Keys> {
 
 /// A key that everybody knows is for chains on which nothing is worth anything.
 fn refuse_public_key(account: Account, chain: &Chain) -> Result<()> {
-    if chain.is_development() || !landfall_signer::is_public(account) {
+    if chain.is_development() {
         return Ok(());
     }
     bail!(
@@ -284,11 +293,11 @@ fn refuse_public_key(account: Account, chain: &Chain) -> Result<()> {
 
 /// A key file without a password is used, since it may have been made elsewhere, and that is said.
 fn warn_of_empty_password(source: &Source) -> Result<()> {
-    if let Source::Keystore { path, password } = source
+    if let Source::Keystore { file, password } = source
         && password.read(&|name| std::env::var(name).ok())?.is_empty()
     {
         tracing::warn!(
-            keystore = %path.display(),
+            keystore = %file.path().display(),
             "the password of this key file is empty: whoever reads the file has the key. Make a new key with a password, and \
              move what the account has to it"
         );

@@ -47,19 +47,46 @@ impl Guard {
     }
 }
 
-/// Headers by which proxies say that they pass a request on, beside those that begin with `x-forwarded`.
+/// Headers by which proxies say that they pass a request on.
 const FORWARDING: &[&str] = &[
     "forwarded",
     "via",
     "x-real-ip",
+    "x-real-port",
     "x-client-ip",
     "x-cluster-client-ip",
-    "x-original-host",
-    "x-original-forwarded-for",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-proxyuser-ip",
+    "x-scheme",
+    "client-ip",
     "true-client-ip",
-    "cf-connecting-ip",
+    "cdn-loop",
     "fastly-client-ip",
-    "x-envoy-external-address",
+    "fly-client-ip",
+    "do-connecting-ip",
+    "x-nf-client-connection-ip",
+    "x-arr-log-id",
+    "x-arr-ssl",
+    "x-appengine-user-ip",
+    "x-vercel-id",
+    "x-sucuri-clientip",
+    "incap-client-ip",
+    "tailscale-user-login",
+    "ngrok-trace-id",
+];
+
+/// And beginnings of such headers.
+const FORWARDING_STARTS: &[&str] = &[
+    "x-forwarded",
+    "x-original-",
+    "x-envoy-",
+    "x-azure-",
+    "x-akamai-",
+    "cf-",
+    "fastly-",
+    "fly-",
+    "cloudfront-",
 ];
 
 /// A proxy seems to have passed this on: it says so, or speaks a version that hardly anything but a proxy speaks by itself.
@@ -67,7 +94,7 @@ pub(crate) fn is_forwarded(version: Version, headers: &HeaderMap) -> bool {
     version == Version::HTTP_10
         || headers.keys().any(|name| {
             let name = name.as_str();
-            name.starts_with("x-forwarded") || FORWARDING.contains(&name)
+            FORWARDING.contains(&name) || FORWARDING_STARTS.iter().any(|start| name.starts_with(start))
         })
 }
 
@@ -161,4 +188,48 @@ fn as_problem(response: Response) -> Response {
         _ => Problem::new(Code::BadQuery, "the path or the query has characters that cannot be read"),
     };
     problem.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_known_by_the_headers_they_add() {
+        let sent = |name: &'static str| {
+            let headers = HeaderMap::from_iter([(
+                header::HeaderName::from_static(name),
+                HeaderValue::from_static("203.0.113.7"),
+            )]);
+            is_forwarded(Version::HTTP_11, &headers)
+        };
+        for name in [
+            "forwarded",
+            "x-forwarded-for",
+            "cf-ray",
+            "cf-connecting-ip",
+            "cdn-loop",
+            "x-azure-clientip",
+            "fly-client-ip",
+            "x-envoy-original-path",
+            "x-original-uri",
+            "cloudfront-viewer-address",
+        ] {
+            assert!(sent(name), "{name}");
+        }
+        for name in [
+            "host",
+            "user-agent",
+            "authorization",
+            "x-api-key",
+            "traceparent",
+            "x-amzn-trace-id",
+            "origin",
+            "cookie",
+        ] {
+            assert!(!sent(name), "{name}");
+        }
+        assert!(is_forwarded(Version::HTTP_10, &HeaderMap::new()));
+        assert!(!is_forwarded(Version::HTTP_2, &HeaderMap::new()));
+    }
 }

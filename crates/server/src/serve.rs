@@ -67,13 +67,13 @@ pub enum BindError {
     #[error(
         "{listen} can be reached from other machines, and there is no API key: whoever reaches it could spend from every \
          signer. Make a key first (`landfall api-key create --role admin --name me --config landfall.toml`), or give one in \
-         the variable that access.admin_key_env names"
+         the variable that access.admin_key_env names. access.open = true does not count here, but on loopback addresses only"
     )]
     NoKeys { listen: SocketAddr },
     #[error(
         "there is no API key, and whoever reaches {listen} could spend from every signer: other users of this machine, and \
          whoever a proxy on it lets through. Make a key first (`landfall api-key create --role admin --name me --config \
-         landfall.toml`), or say that this is meant with access.open = true"
+         landfall.toml`), or say that this is meant with access.open = true, which counts on loopback addresses only"
     )]
     NotOpen { listen: SocketAddr },
     #[error("TLS cannot be served: {0}")]
@@ -231,6 +231,12 @@ impl Server {
 
     /// There is no key, so that everybody may do everything until one is made.
     #[must_use]
+    /// Where health is served beside, if it is.
+    #[must_use]
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.health.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
+    }
+
     pub fn is_open(&self) -> bool {
         self.is_open
     }

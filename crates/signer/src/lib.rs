@@ -8,4 +8,6 @@
 
 pub mod local;
 
-pub use local::{LoadError, Loader, LocalSigner, Place, Source, is_public, keystore};
+pub use local::{
+    FileError, LoadError, Loader, LocalSigner, Place, SecretFile, Source, is_env_name, keystore,
+};

@@ -308,7 +308,8 @@ impl Lane {
         if status.held.is_some() {
             return self.explain_behind(waiting);
         }
-        (status.state == TxState::AwaitingApproval).then(|| "waiting for a person to approve it".to_owned())
+        (status.state == TxState::AwaitingApproval)
+            .then(|| format!("waiting for a person to approve it{}", also_delegates(&waiting.tx)))
     }
 
     fn explain_ready(&self, tx: &Transaction) -> String {
@@ -452,6 +453,12 @@ impl Lane {
         said.push_str(&format!("; next send in {}", span(record.work.send_at.since(now))));
         said
     }
+}
+
+/// The delegation that a person is asked about, behind the words that one is asked. Empty if there is none.
+#[must_use]
+pub fn also_delegates(tx: &Transaction) -> String {
+    tx.payload().delegation(tx.lane.signer).map_or(String::new(), |said| format!(": it {said}"))
 }
 
 /// Where something landed, and how far that is from final: `block 5, 1 of 20 confirmations`.

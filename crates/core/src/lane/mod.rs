@@ -80,7 +80,7 @@ pub use alarm::Alarm;
 pub use changes::Broken;
 pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use counts::LaneCounts;
-pub use explain::{Hold, in_block};
+pub use explain::{Hold, also_delegates, in_block};
 pub use fill::MOST_SLOTS;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;

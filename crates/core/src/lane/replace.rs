@@ -193,7 +193,9 @@ impl Lane {
         let version = self.unsigned_content(record)?;
         let tx = record.tx.and_then(|id| self.bound.get(&id))?;
         let why = match &record.work.fresh {
-            _ if tx.status.asks_approval => "waits for a person to approve it".to_owned(),
+            _ if tx.status.asks_approval => {
+                format!("waits for a person to approve it{}", super::explain::also_delegates(tx))
+            }
             _ if record.work.at_ceiling == Some(version) => {
                 "cannot be signed: to replace what is out it would have to offer more than its ceiling"
                     .to_owned()

@@ -38,19 +38,31 @@ pub(crate) struct Password {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("where").required(true).args(["private_key_env", "keystore", "mnemonic_env"]))]
+#[command(group = clap::ArgGroup::new("where").required(true).args([
+    "private_key_env",
+    "private_key_file",
+    "keystore",
+    "mnemonic_env",
+    "mnemonic_file",
+]))]
 pub(crate) struct KeyAddress {
     /// The variable that holds the key in hex.
     #[arg(long)]
     pub(crate) private_key_env: Option<String>,
+    /// The file that holds the key in hex.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) private_key_file: Option<PathBuf>,
     /// An encrypted key file.
-    #[arg(long, requires = "password")]
+    #[arg(long, requires = "password", value_name = "FILE")]
     pub(crate) keystore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) password: Password,
     /// The variable that holds a BIP-39 phrase.
     #[arg(long)]
     pub(crate) mnemonic_env: Option<String>,
+    /// The file that holds a BIP-39 phrase.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mnemonic_file: Option<PathBuf>,
     /// Which account of the phrase.
     #[arg(long)]
     pub(crate) index: Option<u32>,
@@ -90,7 +102,7 @@ pub(crate) struct NewApiKey {
     /// A chain it may see and use them on, by its id; repeat for more. All if left out.
     #[arg(long, value_name = "ID")]
     pub(crate) chain: Vec<u64>,
-    /// Requests per second.
+    /// Requests per second; 0 is no limit. If left out, as access.rate_per_s says.
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<u32>,
     /// When it ends, such as 2027-01-31T00:00:00Z.

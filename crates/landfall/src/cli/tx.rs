@@ -48,7 +48,8 @@ pub(crate) enum Tx {
     /// Approve a waiting transaction, or release one that is held.
     ///
     /// Held is one whose predecessor failed, or that may have landed before a restore: approve it if it is another one, reject it if it
-    /// is that one. Shows the content that is approved; of one that may have landed it asks, since approving sends it as another payment.
+    /// is that one. Shows the content that is approved; of one that may have landed it asks, since approving sends it as another payment,
+    /// and of one that delegates the signer's code (EIP-7702), since that code can then spend all the signer has.
     #[command(after_help = "Example:\n  landfall tx approve invoice-17")]
     Approve {
         #[command(flatten)]
@@ -186,14 +187,19 @@ pub(crate) struct TxSend {
 
 #[derive(Debug, Args)]
 pub(crate) struct TxList {
+    /// Only those in this state, such as awaiting_approval, broadcast, mined or confirmed.
     #[arg(long)]
     pub(crate) state: Option<String>,
-    #[arg(long)]
+    /// Only those of this signer.
+    #[arg(long, value_name = "ADDRESS")]
     pub(crate) signer: Option<String>,
-    #[arg(long)]
+    /// Only those on this chain, by its id.
+    #[arg(long, value_name = "ID")]
     pub(crate) chain: Option<u64>,
+    /// Only the one that has an attempt with this hash.
     #[arg(long)]
     pub(crate) hash: Option<String>,
+    /// How many.
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: u32,
     /// Where the page before ended.

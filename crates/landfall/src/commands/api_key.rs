@@ -1,6 +1,6 @@
 //! `landfall api-key`: who may call.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::audit;
 use crate::cli::{ApiKey, NewApiKey};
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, Signer};
 use crate::node::{Stores, open_store};
 use crate::output::{self, Colour, coloured, text};
 use crate::system::{SystemClock, SystemRandom};
@@ -57,10 +57,20 @@ async fn create(new: &NewApiKey) -> Result<()> {
             body[field] = value;
         }
     }
-    let made = match &new.config {
-        Some(config) => create_in_store(config, body).await?,
-        None => json!(Client::of(&new.remote)?.create_api_key(&body).await?),
+    let (made, known) = match &new.config {
+        Some(config) => {
+            let config = Config::load(config, std::env::vars())?;
+            let known = Known::configured(&config);
+            (create_in_store(&config, body).await?, known)
+        }
+        None => {
+            let client = Client::of(&new.remote)?;
+            (json!(client.create_api_key(&body).await?), Known::served(&client).await)
+        }
     };
+    for said in known.warnings(new) {
+        eprintln!("warning: {said}");
+    }
     if new.remote.json {
         output::json(&made);
     } else {
@@ -77,13 +87,52 @@ async fn create(new: &NewApiKey) -> Result<()> {
 }
 
 /// Where no server runs that could be asked, or none whose keys are at hand.
-async fn create_in_store(config: &Path, body: Value) -> Result<Value> {
-    let config = Config::load(config, std::env::vars())?;
-    let Stores { records, audit: log, .. } = open_store(&config).await?;
+async fn create_in_store(config: &Config, body: Value) -> Result<Value> {
+    let Stores { records, audit: log, .. } = open_store(config).await?;
     audit::note(log.as_ref(), "api-key create", body.clone()).await?;
     let made =
         landfall_server::make_api_key(records, Arc::new(SystemClock), Arc::new(SystemRandom), body).await;
     made.map_err(|problem| anyhow!("{} ({})", problem.detail, problem.code.text()))
+}
+
+/// Signers, in lower case, and chains that there are. None: not known here.
+#[derive(Default)]
+struct Known {
+    signers: Option<BTreeSet<String>>,
+    chains: Option<BTreeSet<u64>>,
+}
+
+impl Known {
+    /// As the server has them. One that cannot be asked knows of none.
+    async fn served(client: &Client) -> Self {
+        let Ok(lanes) = client.lanes().await else { return Self::default() };
+        Self {
+            signers: Some(lanes.iter().map(|lane| lane.signer.to_lowercase()).collect()),
+            chains: Some(lanes.iter().map(|lane| lane.chain_id).collect()),
+        }
+    }
+
+    /// As the configuration has them. Signers are known if each has its address there.
+    fn configured(config: &Config) -> Self {
+        let address = |signer: &Signer| Some(signer.address?.to_string().to_lowercase());
+        Self {
+            signers: config.signer.iter().map(address).collect(),
+            chains: Some(config.chain.iter().map(|chain| chain.id).collect()),
+        }
+    }
+
+    fn warnings(&self, new: &NewApiKey) -> Vec<String> {
+        let signers = new.signer.iter().filter(|signer| {
+            self.signers.as_ref().is_some_and(|known| !known.contains(&signer.to_lowercase()))
+        });
+        let chains =
+            new.chain.iter().filter(|chain| self.chains.as_ref().is_some_and(|known| !known.contains(chain)));
+        let signers = signers
+            .map(|signer| format!("no signer {signer} is configured, so the key opens nothing for it"));
+        let chains =
+            chains.map(|chain| format!("no chain {chain} is configured, so the key opens nothing on it"));
+        signers.chain(chains).collect()
+    }
 }
 
 fn row(key: &Value) -> Vec<String> {
@@ -107,7 +156,7 @@ fn row(key: &Value) -> Vec<String> {
         state,
         signers,
         chains,
-        text(key, "ratePerS"),
+        if key["ratePerS"] == 0 { "no limit".to_owned() } else { text(key, "ratePerS") },
         output::ago(&text(key, "createdAt")),
         text(key, "expiresAt"),
     ]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::{Key, KeyAddress, Password};
 use crate::config::Signer;
-use crate::config::secrets::{self, Files};
+use crate::config::secrets::{Files, check_env_name};
 use crate::output;
 
 pub(crate) fn run(command: Key) -> Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn run(command: Key) -> Result<()> {
         }
         Key::Address(args) => {
             let json = args.json;
-            let signer = LocalSigner::load(&named(args).source(Files { loose: true })?, None)?;
+            let signer = LocalSigner::load(&named(args)?.source(Files::Named)?, None)?;
             if json {
                 output::json(&json!({ "address": signer.account().to_string() }));
             } else {
@@ -57,8 +57,11 @@ fn randomness() -> keystore::Randomness {
 
 fn password_from(password: &Password) -> Result<Place> {
     match (&password.password_env, &password.password_file) {
-        (Some(env), None) => Ok(Place::Env(env.clone())),
-        (None, Some(file)) => Ok(Place::File(secrets::path(file)?)),
+        (Some(env), None) => {
+            check_env_name("--password-env", env)?;
+            Ok(Place::Env(env.clone()))
+        }
+        (None, Some(file)) => Ok(Place::File(Files::Named.checked("--password-file", file)?)),
         _ => bail!(
             "the key file is encrypted: name its password with one of --password-env or --password-file"
         ),
@@ -66,14 +69,24 @@ fn password_from(password: &Password) -> Result<Place> {
 }
 
 /// The same choice as in the configuration.
-fn named(args: KeyAddress) -> Signer {
-    Signer {
+fn named(args: KeyAddress) -> Result<Signer> {
+    let names = [
+        ("--private-key-env", &args.private_key_env),
+        ("--password-env", &args.password.password_env),
+        ("--mnemonic-env", &args.mnemonic_env),
+    ];
+    for (option, name) in names {
+        name.as_deref().map_or(Ok(()), |name| check_env_name(option, name))?;
+    }
+    Ok(Signer {
         private_key_env: args.private_key_env,
+        private_key_file: args.private_key_file,
         keystore: args.keystore,
         password_env: args.password.password_env,
         password_file: args.password.password_file,
         mnemonic_env: args.mnemonic_env,
+        mnemonic_file: args.mnemonic_file,
         index: args.index,
         ..Signer::default()
-    }
+    })
 }

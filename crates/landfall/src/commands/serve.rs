@@ -1,6 +1,9 @@
 //! `landfall serve`: the server.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use landfall_server::BindError;
 
 use crate::cli::Serve;
 use crate::config::Config;
@@ -20,7 +23,8 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
             );
         }
     }
-    let node = Node::start(&config).await.map_err(|error| addressed(error, "server.listen"))?;
+    let node = Node::start(&config).await.map_err(|error| addressed(error, "server.listen"));
+    let node = node.map_err(|error| with_file(error, &args.config))?;
     let address = node.address()?;
     for lane in node.lanes() {
         let signer = node.shown(lane.signer);
@@ -30,9 +34,24 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     // For people and scripts that wait for it; everything else goes to the log.
     let scheme = if config.server.tls().is_some() { "https" } else { "http" };
     println!("Landfall listens on {scheme}://{address}");
+    if let Some(health) = node.health_address() {
+        tracing::info!(address = %health, "health is served beside");
+        println!("Health is served on http://{health}");
+    }
     if node.is_open() {
         tracing::warn!("{OPEN}");
         println!("{OPEN}");
     }
     node.run(stop_signal()).await
+}
+
+/// A command that the error advises, with the configuration that is in use.
+fn with_file(error: anyhow::Error, config: &Path) -> anyhow::Error {
+    match error.downcast_ref::<BindError>() {
+        Some(BindError::NoKeys { .. } | BindError::NotOpen { .. }) => {
+            let named = format!("--config {}", config.display());
+            anyhow!("{}", error.to_string().replace("--config landfall.toml", &named))
+        }
+        _ => error,
+    }
 }

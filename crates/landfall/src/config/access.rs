@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use landfall_server::AdminKey;
 use serde::{Deserialize, Serialize};
 
-use super::secrets::Files;
+use super::secrets::{Files, check_env_name};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -54,6 +54,9 @@ impl Access {
         if !(0.0..=36_500.0).contains(&days) {
             bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
         }
+        if !self.admin_key_env.is_empty() {
+            check_env_name("access.admin_key_env", &self.admin_key_env)?;
+        }
         let shares = [
             self.max_listeners_per_key,
             self.max_sockets_per_key,
@@ -78,12 +81,17 @@ impl Access {
     }
 
     pub(crate) fn files(&self) -> Files {
-        Files { loose: self.loose_files }
+        if self.loose_files { Files::Loose } else { Files::Strict }
+    }
+
+    /// How long the audit log is kept; none: for ever.
+    pub(crate) fn keep_audit(&self) -> Option<Duration> {
+        let keep = self.keep_audit_days * 86_400.0;
+        (keep > 0.0).then(|| Duration::from_secs_f64(keep))
     }
 
     /// With the administrator's key, if the environment or a file has one.
     pub(crate) fn policy(&self) -> Result<landfall_server::Policy> {
-        let keep = self.keep_audit_days * 86_400.0;
         Ok(landfall_server::Policy {
             open: self.open,
             admin_key: self.admin_key()?,
@@ -95,7 +103,7 @@ impl Access {
                 raw_accounts: self.max_raw_accounts_per_key,
             },
             open_metrics: self.open_metrics,
-            keep_audit: (keep > 0.0).then(|| Duration::from_secs_f64(keep)),
+            keep_audit: self.keep_audit(),
             ..landfall_server::Policy::default()
         })
     }

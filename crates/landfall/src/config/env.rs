@@ -18,13 +18,16 @@ pub(super) fn overlay(table: &mut Table, vars: impl Iterator<Item = (String, Str
     vars.sort();
     for (name, text) in vars {
         let path: Vec<String> = name[PREFIX.len()..].split("__").map(str::to_lowercase).collect();
+        if let Some(why) = super::unknown::wrong_path(&path) {
+            bail!("the variable {name} names no key: {why}");
+        }
         let mut root = Value::Table(std::mem::take(table));
         let set = set(&mut root, &path, value(&text));
         if let Value::Table(filled) = root {
             *table = filled;
         }
         if let Err(why) = set {
-            bail!("{name} does not name a key: {why}");
+            bail!("the variable {name} names no key: {why}");
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ mod rpc;
 pub(crate) mod secrets;
 mod server;
 mod signer;
+mod unknown;
 mod webhooks;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use alloy_primitives::U256;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use landfall_chain::spec::{DataFeeKind, Finality, Spec};
 use landfall_core::settings::{Allocation, LaneSettings, TxLimits};
 use landfall_core::{ChainId, Gas, Price};
@@ -141,6 +142,8 @@ pub(crate) struct Chain {
     pub(crate) rpc: Vec<String>,
     #[serde(default, deserialize_with = "one_or_many")]
     pub(crate) caller_rpc: Vec<String>,
+    #[serde(default)]
+    pub(crate) caller_rpc_file: PathBuf,
     #[serde(default)]
     pub(crate) rpc_file: PathBuf,
     #[serde(default)]
@@ -270,6 +273,7 @@ impl Config {
     /// As [`Self::load`], from text.
     pub(crate) fn parse(text: &str, vars: impl Iterator<Item = (String, String)>) -> Result<Self> {
         let mut table = text.parse::<toml::Table>().map_err(|error| errors::syntax(text, &error))?;
+        unknown::check_file(text, &table)?;
         env::overlay(&mut table, vars)?;
         fill_in_specs(&mut table)?;
         let mut config = table.clone().try_into::<Self>().map_err(|error| errors::value(&table, &error))?;
@@ -296,6 +300,9 @@ impl Config {
                     chain.id
                 );
             }
+            if !chain.caller_rpc_file.as_os_str().is_empty() && !chain.caller_rpc.is_empty() {
+                bail!("chain {} has caller_rpc and caller_rpc_file; keep one of them", chain.id);
+            }
             if chain.caller_rpc.iter().any(String::is_empty) {
                 bail!(
                     "chain {}: caller_rpc has an empty entry; leave it out, and callers' questions go to rpc",
@@ -304,7 +311,8 @@ impl Config {
             }
             chain.check()?;
         }
-        for signer in &self.signer {
+        for (position, signer) in self.signer.iter().enumerate() {
+            signer.check().map_err(|error| anyhow!("signer {position}: {error}"))?;
             if let Some(unknown) = signer.chains.iter().find(|id| !seen.contains_key(id)) {
                 bail!("a signer names chain {unknown}, which is not configured");
             }
@@ -338,6 +346,24 @@ impl Config {
     }
 }
 
+/// Endpoints are URLs. What stands there may hold a key, and is not shown.
+fn check_urls(chain: u64, key: &str, urls: &[String]) -> Result<()> {
+    let is_url = |url: &String| {
+        let schemes = ["http://", "https://", "ws://", "wss://"];
+        schemes
+            .iter()
+            .any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+    };
+    match urls.iter().position(|url| !is_url(url)) {
+        Some(wrong) => bail!(
+            "chain {chain}: endpoint {} of {key} does not begin with http://, https://, ws:// or wss://; write it as \
+             https://node.example.com (what stands there is not shown, since it may hold a key)",
+            wrong + 1
+        ),
+        None => Ok(()),
+    }
+}
+
 impl Store {
     /// None: for ever.
     pub(crate) fn keep_finished(&self) -> Option<Duration> {
@@ -356,6 +382,7 @@ impl Chain {
             id,
             rpc,
             caller_rpc: Vec::new(),
+            caller_rpc_file: PathBuf::new(),
             rpc_file: PathBuf::new(),
             development: false,
             resubmit_after_s: default::resubmit_after_s(),

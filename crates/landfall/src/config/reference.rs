@@ -165,8 +165,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "access.loose_files",
         "false",
-        "Use files with secrets also if other users of the machine can read them, by their mode. Files in $CREDENTIALS_DIRECTORY \
-         and in /run/secrets always are.",
+        "Use files with secrets also if other users of the machine can read or change them, by their mode, their owner or their folder. \
+         Files in $CREDENTIALS_DIRECTORY and in /run/secrets always are.",
     ),
     key(
         "access.rate_per_s",
@@ -190,7 +190,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "rpc.allow",
         "{}",
-        "Methods that `/rpc` passes on to the endpoints, by role: `{ viewer = [\"eth_call\"], admin = [\"debug_trace*\"] }`. Each role has those of the roles below it. A list for viewers replaces the built-in one, which has what only reads. What signs, sends or administers a node cannot be listed.",
+        "Methods that `/rpc` passes on to the endpoints, by role: `{ viewer = [\"eth_call\"], admin = [\"debug_trace*\"] }`. Each role has those of the roles below it. A list for viewers replaces the built-in one, which has what only reads. What signs, sends or steers a node cannot be listed: docs/json-rpc.md says what that is.",
     ),
     key(
         "rpc.max_answer_bytes",
@@ -277,7 +277,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.rpc_file",
         "\"\"",
-        "A file that holds the endpoints instead, one a line, since they may have keys in them; or credential:NAME.",
+        "A file that holds the endpoints, instead of `rpc`, one a line, since they may have keys in them; or credential:NAME.",
+    ),
+    key(
+        "chain.caller_rpc_file",
+        "\"\"",
+        "A file that holds the endpoints for callers, instead of `caller_rpc`, one a line; or credential:NAME.",
     ),
     key(
         "chain.development",
@@ -320,7 +325,7 @@ pub(crate) const KEYS: &[Key] = &[
     optional(
         "chain.approve_above_wei",
         "\"1000000000000000000\"",
-        "A value above this waits for a person's yes (`POST /tx/{txId}/approve`); no limit if left out.",
+        "A value above this, and every delegation of the signer's code, waits for a person's yes (`POST /tx/{txId}/approve`); no limit if left out.",
     ),
     key(
         "chain.max_signed_ahead",

@@ -20,15 +20,25 @@ impl Config {
             self.store.url = url.trim().to_owned();
             self.store.url_file = PathBuf::new();
         }
-        for chain in self.chain.iter_mut().filter(|chain| is_named(&chain.rpc_file)) {
-            let text = files.read("chain.rpc_file", &chain.rpc_file)?;
-            let urls = text.split([',', '\n']).map(str::trim).filter(|url| !url.is_empty());
-            chain.rpc = urls.map(str::to_owned).collect();
-            chain.rpc_file = PathBuf::new();
+        for chain in &mut self.chain {
+            let Chain { id, rpc, rpc_file, caller_rpc, caller_rpc_file, .. } = chain;
+            let places = [
+                ("rpc", "rpc_file", rpc, rpc_file),
+                ("caller_rpc", "caller_rpc_file", caller_rpc, caller_rpc_file),
+            ];
+            for (name, key, urls, file) in places {
+                if is_named(file) {
+                    let text = files.read(&format!("chain {id}: {key}"), file)?;
+                    let found = text.split([',', '\n']).map(str::trim).filter(|url| !url.is_empty());
+                    *urls = found.map(str::to_owned).collect();
+                    *file = PathBuf::new();
+                }
+                super::check_urls(*id, name, urls)?;
+            }
         }
         let Server { tls_certificate, tls_key, .. } = &mut self.server;
         if !tls_key.is_empty() {
-            *tls_key = files.checked("server.tls_key", Path::new(tls_key))?.display().to_string();
+            *tls_key = files.checked("server.tls_key", Path::new(tls_key))?.path().display().to_string();
             *tls_certificate = secrets::path(Path::new(tls_certificate))?.display().to_string();
         }
         Ok(self)
@@ -95,10 +105,14 @@ mod tests {
             file("url", "postgres://landfall:hunter2@db/landfall\n"),
             file("rpc", "https://a.example/hunter3\nhttps://b.example/hunter3,https://c.example\n"),
         );
-        let text = format!("[store]\nurl_file = \"{url}\"\n[[chain]]\nid = 31337\nrpc_file = \"{rpc}\"\n");
+        let callers = file("callers", "https://d.example/hunter4\n");
+        let text = format!(
+            "[store]\nurl_file = \"{url}\"\n[[chain]]\nid = 31337\nrpc_file = \"{rpc}\"\ncaller_rpc_file = \"{callers}\"\n"
+        );
         let config = parse(&text).with_files().unwrap();
         assert_eq!(config.store.url, "postgres://landfall:hunter2@db/landfall");
         assert_eq!(config.chain[0].rpc.len(), 3);
+        assert_eq!(config.chain[0].caller_rpc, ["https://d.example/hunter4"]);
         let shown = format!("{config:?} {config:#?}");
         assert!(!shown.contains("hunter"), "{shown}");
         assert!(shown.contains("3 URLs") && !shown.contains("a.example"), "{shown}");
@@ -129,6 +143,21 @@ mod tests {
         let text = "[[chain]]\nid = 5\nrpc = \"http://a\"\nrpc_file = \"b\"";
         let said = Config::parse(text, std::iter::empty()).unwrap_err().to_string();
         assert!(said.contains("keep one"), "{said}");
+        let text =
+            "[[chain]]\nid = 5\nrpc = \"http://a\"\ncaller_rpc = \"http://a\"\ncaller_rpc_file = \"b\"";
+        let said = Config::parse(text, std::iter::empty()).unwrap_err().to_string();
+        assert!(said.contains("keep one") && said.contains("caller_rpc_file"), "{said}");
+    }
+
+    #[test]
+    fn an_endpoint_without_a_scheme_is_refused_and_not_shown() {
+        for key in ["rpc", "caller_rpc"] {
+            let rpc = if key == "rpc" { "" } else { "rpc = \"http://a\"\n" };
+            let text = format!("[[chain]]\nid = 5\n{rpc}{key} = [\"https://a\", \"node.example/hunter2\"]");
+            let said = parse(&text).with_files().unwrap_err().to_string();
+            assert!(said.contains(&format!("endpoint 2 of {key} ")) && said.contains("https://"), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
     }
 
     #[test]

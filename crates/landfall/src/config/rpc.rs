@@ -7,12 +7,14 @@ use anyhow::{Result, anyhow, bail};
 use landfall_chain::evm::CallersConfig;
 use landfall_server::Role;
 use landfall_server::rpc::{Allow, Budget};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Rpc {
     /// Lists of methods by the name of a role.
+    #[serde(deserialize_with = "by_role")]
     pub(crate) allow: BTreeMap<String, Vec<String>>,
     pub(crate) max_answer_bytes: usize,
     pub(crate) max_batch_answer_bytes: usize,
@@ -21,6 +23,21 @@ pub(crate) struct Rpc {
     pub(crate) batch_time_s: u64,
     pub(crate) requests_per_s: u32,
     pub(crate) max_at_once: usize,
+}
+
+fn by_role<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Lists {
+        ByRole(BTreeMap<String, Vec<String>>),
+        Other(IgnoredAny),
+    }
+    match Lists::deserialize(d)? {
+        Lists::ByRole(lists) => Ok(lists),
+        Lists::Other(_) => Err(D::Error::custom(
+            "it has a list of methods for each role, such as allow = { viewer = [\"METHOD\"], admin = [\"METHOD\"] }",
+        )),
+    }
 }
 
 impl Default for Rpc {
@@ -49,7 +66,10 @@ impl Rpc {
         if sizes[0] == 0 || !sizes.is_sorted() {
             bail!(
                 "rpc.max_answer_bytes must be above 0, rpc.max_batch_answer_bytes at least as much, and \
-                 rpc.max_answer_bytes_in_flight at least as much again; they are {sizes:?}"
+                 rpc.max_answer_bytes_in_flight at least as much again; they are {}, {} and {}",
+                sizes[0],
+                sizes[1],
+                sizes[2]
             );
         }
         if self.answer_time_s == 0 || self.batch_time_s == 0 {
@@ -114,6 +134,9 @@ mod tests {
             ("allow = { operator = [\"personal_*\"] }", "rpc.allow.operator"),
             ("allow = { submitter = [\"eth_*\"] }", "Name the methods"),
             ("allow = { root = [] }", "root"),
+            ("allow = [\"eth_call\"]", "allow = { viewer = ["),
+            ("allow = { admin = [\"debug_setHead\"] }", "of debug_ only"),
+            ("allow = { admin = [\"eth_\"] }", "stands for no method"),
             ("max_answer_bytes = 0", "rpc.max_answer_bytes"),
             ("max_batch_answer_bytes = 5", "rpc.max_batch_answer_bytes"),
             ("answer_time_s = 0", "rpc.answer_time_s"),

@@ -1,24 +1,25 @@
 //! Secrets that stand in files: where they are, that nobody else can read them, and what they say.
 //!
 //! A file is named by its path, or as `credential:NAME`: then it is `NAME` in the folder that systemd gives the service
-//! (`$CREDENTIALS_DIRECTORY`). Links are followed, and the file they lead to is judged.
+//! (`$CREDENTIALS_DIRECTORY`). [`SecretFile`] judges a file and reads what it has judged.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
-use landfall_signer::Place;
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use landfall_signer::{FileError, SecretFile, is_env_name};
 
 const CREDENTIAL: &str = "credential:";
 const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
-/// Where Docker and Podman mount secrets, and where Kubernetes is told to in deploy/. What lies there is in the service's own view
-/// of the file system, whatever its mode says.
-const MOUNTED: &str = "/run/secrets";
 
 /// How files with secrets are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Files {
-    /// Others may read them (`access.loose_files`).
-    pub(crate) loose: bool,
+pub(crate) enum Files {
+    /// Nobody else may read or change them.
+    Strict,
+    /// Others may (`access.loose_files`).
+    Loose,
+    /// As strict; they are named on a command line, where no setting changes that.
+    Named,
 }
 
 /// The file that a `*_file` key names.
@@ -41,52 +42,54 @@ pub(crate) fn path(named: &Path) -> Result<PathBuf> {
 impl Files {
     /// The secret that a file holds, without the line break at its end. `key` is the configuration key that names it.
     pub(crate) fn read(self, key: &str, named: &Path) -> Result<String> {
-        let file = self.checked(key, named)?;
-        let no_env = |_: &str| None;
-        let text = Place::File(file).read(&no_env).with_context(|| key.to_owned())?;
+        let text = self.file(key, named)?.read().map_err(|error| self.refusal(key, error))?;
         if text.is_empty() {
             bail!("{key}: the file {} is empty, and should hold a secret", named.display());
         }
         Ok(text.to_string())
     }
 
-    /// The file that a key names, if nobody but its owner can read it.
-    pub(crate) fn checked(self, key: &str, named: &Path) -> Result<PathBuf> {
-        let file = path(named).with_context(|| key.to_owned())?;
-        if self.loose {
-            return Ok(file);
+    /// The file that a key names, if nobody but its owner can read it. It is judged again when it is read; one that is not there is told
+    /// then.
+    pub(crate) fn checked(self, key: &str, named: &Path) -> Result<SecretFile> {
+        let file = self.file(key, named)?;
+        match file.open() {
+            Err(error) if error.is_exposed() => Err(self.refusal(key, error)),
+            Ok(_) | Err(_) => Ok(file),
         }
-        match others_rights(&file) {
-            Some(mode) if !is_mounted(&file) => bail!(
-                "{key}: the file {} has mode {mode:03o}, so that other users of this machine can read or change what should be \
-                 secret. Run `chmod 600 {}`, or set access.loose_files = true if nobody else has this machine",
-                file.display(),
-                file.display()
-            ),
-            Some(_) | None => Ok(file),
+    }
+
+    fn file(self, key: &str, named: &Path) -> Result<SecretFile> {
+        let path = path(named).with_context(|| key.to_owned())?;
+        Ok(match self {
+            Self::Strict | Self::Named => SecretFile::new(path),
+            Self::Loose => SecretFile::loose(path),
+        })
+    }
+
+    fn refusal(self, key: &str, error: FileError) -> Error {
+        match self {
+            Self::Strict if error.is_exposed() => {
+                anyhow!("{key}: {error}, or set access.loose_files = true if nobody else has this machine")
+            }
+            Self::Named => match key.strip_prefix("signer.") {
+                Some(key) => anyhow!("--{}: {error}", key.replace('_', "-")),
+                None => anyhow!("{key}: {error}"),
+            },
+            Self::Strict | Self::Loose => anyhow!("{key}: {error}"),
         }
     }
 }
 
-/// The mode of a file, if it gives rights to others than its owner. One that is not there is told when it is read.
-#[cfg(unix)]
-pub(crate) fn others_rights(file: &Path) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o777;
-    (mode & 0o077 != 0).then_some(mode)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn others_rights(_file: &Path) -> Option<u32> {
-    None
-}
-
-/// The file lies where a service manager puts secrets for this service alone, and no link leads out of there.
-fn is_mounted(file: &Path) -> bool {
-    let Ok(file) = file.canonicalize() else { return false };
-    let credentials = std::env::var_os(CREDENTIALS_DIRECTORY).map(PathBuf::from);
-    let folders = credentials.into_iter().chain([PathBuf::from(MOUNTED)]);
-    folders.filter_map(|folder| folder.canonicalize().ok()).any(|folder| file.starts_with(folder))
+/// A key whose name ends in `_env` names a variable. A secret that was put there instead is never repeated.
+pub(crate) fn check_env_name(key: &str, name: &str) -> Result<()> {
+    if !is_env_name(name) {
+        bail!(
+            "{key} must NAME an environment variable, such as KEY_A; what stands there is not shown, since it may be the secret itself. \
+             Put the secret into a variable, and the variable's name here"
+        );
+    }
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn a_file_that_others_can_read_or_write_is_refused_by_any_name_unless_that_is_allowed() {
         let folder = tempfile::tempdir().unwrap();
-        let strict = Files { loose: false };
+        let strict = Files::Strict;
         for mode in [0o600, 0o400, 0o700] {
             let path = file(folder.path(), &format!("good-{mode:o}"), mode);
             assert_eq!(strict.read("signer.password_file", &path).unwrap(), "a secret");
@@ -122,7 +125,9 @@ mod tests {
                     assert!(said.contains(part), "{said}");
                 }
                 assert!(!said.contains("a secret"), "{said}");
-                assert_eq!(Files { loose: true }.read("k", &path).unwrap(), "a secret");
+                let named = format!("{:#}", Files::Named.read("--password-file", &path).unwrap_err());
+                assert!(named.contains("chmod 600") && !named.contains("loose_files"), "{named}");
+                assert_eq!(Files::Loose.read("k", &path).unwrap(), "a secret");
             }
         }
     }
@@ -146,7 +151,7 @@ mod tests {
         let path = folder.path().join("empty");
         std::fs::write(&path, "\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let said = Files { loose: false }.read("access.admin_key_file", &path).unwrap_err().to_string();
+        let said = Files::Strict.read("access.admin_key_file", &path).unwrap_err().to_string();
         assert!(said.contains("is empty"), "{said}");
     }
 }

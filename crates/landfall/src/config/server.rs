@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use landfall_server::{Limits, TlsFiles};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
+    #[serde(deserialize_with = "address")]
     pub(crate) listen: SocketAddr,
+    #[serde(deserialize_with = "address_or_none")]
     pub(crate) health_listen: String,
     pub(crate) advertise: String,
     pub(crate) tls_certificate: String,
@@ -27,6 +30,28 @@ pub(crate) struct Server {
     pub(crate) max_listeners: usize,
     pub(crate) header_timeout_s: u64,
     pub(crate) body_timeout_s: u64,
+}
+
+fn address<'de, D: Deserializer<'de>>(d: D) -> Result<SocketAddr, D::Error> {
+    parsed(&String::deserialize(d)?).map_err(D::Error::custom)
+}
+
+fn address_or_none<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    let text = String::deserialize(d)?;
+    if text.is_empty() {
+        return Ok(text);
+    }
+    parsed(&text).map(|address| address.to_string()).map_err(D::Error::custom)
+}
+
+/// An address with its port. Of names only `localhost` is taken, which is 127.0.0.1 here.
+fn parsed(text: &str) -> Result<SocketAddr, &'static str> {
+    let text = text.trim();
+    let numbered = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numbered.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "it is not an address and a port. Write 127.0.0.1:8645 for this machine alone, 0.0.0.0:8645 for every way in, or [::1]:8645; \
+         of names only localhost is taken"
+    })
 }
 
 impl Default for Server {
@@ -110,12 +135,6 @@ impl Server {
         if self.header_timeout_s == 0 || self.body_timeout_s == 0 {
             bail!("server.header_timeout_s and server.body_timeout_s must be above 0");
         }
-        if !self.health_listen.is_empty() && self.health_listen().is_none() {
-            bail!(
-                "server.health_listen is {:?}; write an address such as 127.0.0.1:8646, or leave it empty",
-                self.health_listen
-            );
-        }
         if self.tls_certificate.is_empty() != self.tls_key.is_empty() {
             bail!("server.tls_certificate and server.tls_key belong together: give both, or none");
         }
@@ -138,5 +157,23 @@ impl Server {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn localhost_is_this_machine_and_other_names_get_a_sentence() {
+        let parse = |line: &str| Config::parse(&format!("[server]\n{line}"), std::iter::empty());
+        let config = parse("listen = \"localhost:9000\"\nhealth_listen = \"localhost:9001\"").unwrap();
+        assert_eq!(config.server.listen.to_string(), "127.0.0.1:9000");
+        assert_eq!(config.server.health_listen().unwrap().to_string(), "127.0.0.1:9001");
+        assert_eq!(parse("health_listen = \"\"").unwrap().server.health_listen(), None);
+        for line in ["listen = \"node-1:8645\"", "listen = \"8645\"", "health_listen = \"localhost\""] {
+            let said = format!("{:#}", parse(line).unwrap_err());
+            assert!(said.contains("listen") && said.contains("0.0.0.0:"), "{said}");
+        }
     }
 }

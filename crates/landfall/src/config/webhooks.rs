@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::secrets::check_env_name;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Webhooks {
@@ -43,6 +45,9 @@ impl Default for Webhooks {
 
 impl Webhooks {
     pub(super) fn check(&self) -> Result<()> {
+        if !self.secret_env.is_empty() {
+            check_env_name("webhooks.secret_env", &self.secret_env)?;
+        }
         if self.timeout_ms == 0
             || self.retry_first_ms == 0
             || self.retry_longest_s == 0

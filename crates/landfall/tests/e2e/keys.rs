@@ -62,6 +62,19 @@ async fn no_submitter_delegates_an_account_past_the_list_at_any_door() {
     let replace = format!("/api/v1/tx/{id}/replace");
     submitter.post(&replace, &replaced).await.expect_problem(403, "delegation_not_allowed");
     let approver = key(&admin, json!({ "name": "a", "role": "approver" })).await;
+    // Whoever decides is told what for, and asked.
+    let why = text(&admin.tx(&id).await, "stuckReason");
+    assert!(why.contains("takes the delegation of"), "{why}");
+    let decide = async |command: &str| {
+        let mut asked = program(server.folder());
+        asked.args(["tx", command, &id, "--url", server.api.url()]).env("LANDFALL_API_KEY", ADMIN_KEY);
+        run(asked).await
+    };
+    let shown = decide("get").await;
+    assert!(shown.stdout.contains("takes the delegation of"), "{shown:?}");
+    let asked = decide("approve").await;
+    assert!(!asked.ok() && asked.said.contains("takes the delegation of"), "{asked:?}");
+    assert!(asked.said.contains("--yes"), "{asked:?}");
     submitter.command(&format!("/api/v1/tx/{id}/approve")).await.expect_problem(403, "forbidden");
     approver.command(&format!("/api/v1/tx/{id}/approve")).await.expect(202);
     admin.until_state(&id, "broadcast").await;
@@ -151,11 +164,16 @@ async fn without_a_key_nothing_is_served_unless_that_is_meant() {
     settings.env.push((OPEN, "false".to_owned()));
     let mut server = Server::prepare(&chain.url(), &settings);
     let mut serve = program(server.folder());
-    serve.args(["serve", "--config", "landfall.toml"]).env(OPEN, "false");
+    serve.args(["serve", "--config", "./landfall.toml"]).env(OPEN, "false");
     serve.env("KEY_0", crate::support::account(0).key.to_string());
     let refused = run(serve).await;
     assert!(!refused.ok(), "{refused:?}");
-    for part in ["landfall api-key create", "access.open = true"] {
+    for part in [
+        "landfall api-key create",
+        "--config ./landfall.toml",
+        "access.open = true",
+        "loopback addresses only",
+    ] {
         assert!(refused.said.contains(part), "{}", refused.said);
     }
     server.set(OPEN, "true");

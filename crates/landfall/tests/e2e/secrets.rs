@@ -161,3 +161,79 @@ async fn a_key_that_everybody_knows_is_for_development_chains() {
         assert!(refused.said.contains("access.open = true"), "{refused:?}");
     }
 }
+
+#[tokio::test]
+async fn a_phrase_that_everybody_knows_is_refused_at_every_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = |index: u32| {
+        format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[[chain]]\nid = 1\nrpc = \"http://127.0.0.1:1\"\n\
+             [[signer]]\nmnemonic_env = \"PHRASE\"\nindex = {index}\n"
+        )
+    };
+    let junk = "test test test test test test test test test test test junk";
+    let vector = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+    for (phrase, index) in [(junk, 40), (vector, 0), (vector, 9_000)] {
+        std::fs::write(folder.path().join("landfall.toml"), config(index)).unwrap();
+        let refused = serve(folder.path(), &[("PHRASE", phrase)]).await;
+        assert!(!refused.ok() && refused.said.contains("public test key"), "{index}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_the_place_of_a_variables_name_is_never_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = account(0).key.to_string();
+    for (setting, secret) in [
+        ("private_key_env", key.as_str()),
+        ("private_key_env", &key[2..]),
+        ("mnemonic_env", "test test test test test test test test test test test junk"),
+        // It could be a name; as it is not set, it is not shown either.
+        ("private_key_env", "hunter2"),
+    ] {
+        let text = format!(
+            "[[chain]]\nid = 31337\nrpc = \"http://127.0.0.1:1\"\n[[signer]]\n{setting} = \"{secret}\"\n"
+        );
+        std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
+        let refused = serve(folder.path(), &[]).await;
+        assert!(!refused.ok() && refused.said.contains("signer 0"), "{refused:?}");
+        assert!(refused.said.contains(setting) && refused.said.contains("not shown"), "{}", refused.said);
+        assert!(!refused.said.contains(secret), "{}", refused.said);
+    }
+    let mut address = program(folder.path());
+    address.args(["key", "address", "--private-key-env", &key]);
+    let refused = run(address).await;
+    assert!(!refused.ok() && !refused.said.contains(&key[2..]), "{refused:?}");
+}
+
+#[tokio::test]
+async fn commands_for_keys_judge_files_as_the_server_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = async |args: &[&str]| {
+        let mut command = program(folder.path());
+        command.args(args);
+        run(command).await
+    };
+    secret_file(&folder.path().join("password"), "correct horse\n");
+    loosen(&folder.path().join("password"), 0o644);
+    let new = ["key", "new", "a.json", "--password-file", "password"];
+    let refused = of(&new).await;
+    assert!(!refused.ok() && refused.said.contains("chmod 600"), "{refused:?}");
+    assert!(!folder.path().join("a.json").exists());
+    loosen(&folder.path().join("password"), 0o600);
+    assert!(of(&new).await.ok());
+    let show = ["key", "address", "--keystore", "a.json", "--password-file", "password"];
+    assert!(of(&show).await.ok());
+    loosen(&folder.path().join("a.json"), 0o640);
+    let refused = of(&show).await;
+    assert!(
+        !refused.ok() && refused.said.contains("--keystore") && refused.said.contains("chmod 600"),
+        "{refused:?}"
+    );
+    secret_file(&folder.path().join("hex"), &account(0).key.to_string());
+    secret_file(&folder.path().join("words"), "test test test test test test test test test test test junk");
+    for (option, file) in [("--private-key-file", "hex"), ("--mnemonic-file", "words")] {
+        let shown = of(&["key", "address", option, file]).await;
+        assert!(shown.ok() && shown.stdout.trim() == crate::support::signer(0), "{shown:?}");
+    }
+}

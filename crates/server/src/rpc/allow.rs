@@ -59,20 +59,71 @@ pub const READS: &[&str] = &[
 
 /// Methods that use a key which a node may hold.
 const SIGNS: [&str; 3] = ["eth_sign", "personal_", "eth_decrypt"];
-/// Methods that can never be listed beside those: they send past the lanes, steer a node, or are Landfall's own.
-const NEVER: [&str; 11] = [
+/// Beginnings that can never be listed beside those: what sends past the lanes, steers a node or a test chain, or is Landfall's own.
+const NEVER: [&str; 35] = [
     "eth_send",
     "eth_resend",
     "eth_submit",
     "eth_subscribe",
     "eth_unsubscribe",
-    "admin_",
-    "engine_",
-    "miner_",
-    "wallet_",
-    "landfall_",
+    "eth_cancel",
     "eth_unlock",
+    "account_",
+    "admin_",
+    "anvil_",
+    "builder_",
+    "clef_",
+    "db_",
+    "dev_",
+    "eea_",
+    "engine_",
+    "evm_",
+    "flashbots_",
+    "ganache_",
+    "hardhat_",
+    "landfall_",
+    "les_",
+    "mev_",
+    "miner_",
+    "perm_",
+    "priv_",
+    "quorumPermission_",
+    "raft_",
+    "secretstore_",
+    "shh_",
+    "signer_",
+    "tenderly_",
+    "test_",
+    "testing_",
+    "wallet_",
 ];
+
+/// Namespaces that read and steer: of these only what begins so can be listed.
+const ONLY: [(&str, &[&str]); 5] = [
+    ("debug_", &["debug_trace", "debug_get", "debug_storageRange"]),
+    ("clique_", &["clique_get", "clique_status"]),
+    ("ibft_", &["ibft_get"]),
+    ("qbft_", &["qbft_get"]),
+    (
+        "parity_",
+        &[
+            "parity_get",
+            "parity_allTransaction",
+            "parity_pendingTransactions",
+            "parity_nextNonce",
+            "parity_listStorageKeys",
+        ],
+    ),
+];
+
+/// What no method that only reads begins with, behind its namespace.
+const VERBS: [&str; 22] = [
+    "add", "cancel", "delete", "discard", "drop", "import", "kill", "mine", "post", "propose", "prune",
+    "put", "remove", "reset", "resend", "send", "set", "sign", "start", "stop", "submit", "write",
+];
+
+/// Reads a file of the node's machine.
+const OF_FILES: &str = "debug_traceBlockFromFile";
 
 /// It would sign.
 pub(super) fn signs(method: &str) -> bool {
@@ -80,7 +131,26 @@ pub(super) fn signs(method: &str) -> bool {
 }
 
 fn never(method: &str) -> bool {
-    signs(method) || NEVER.iter().any(|start| method.starts_with(start))
+    signs(method) || NEVER.iter().any(|start| method.starts_with(start)) || steers(method).is_some()
+}
+
+/// Why a method, or all that begin so, are taken to steer a node.
+fn steers(method: &str) -> Option<String> {
+    let restricted = ONLY.iter().find(|(namespace, _)| method.starts_with(namespace));
+    if let Some((namespace, reads)) = restricted
+        && !reads.iter().any(|start| method.starts_with(start))
+    {
+        return Some(format!(
+            "of {namespace} only what begins with {} is passed on to a node",
+            reads.join(", ")
+        ));
+    }
+    if method.starts_with(OF_FILES) {
+        return Some("what reads files of a node is never passed on to it".to_owned());
+    }
+    let (namespace, name) = method.split_once('_')?;
+    let verb = VERBS.iter().find(|verb| name.starts_with(**verb))?;
+    Some(format!("what begins with {namespace}_{verb} is never passed on to a node"))
 }
 
 /// The methods that each role may have passed on, beside those of the roles below it.
@@ -134,23 +204,28 @@ impl Allow {
     }
 }
 
-/// Whether an entry may be listed: none may stand for something that is never passed on.
+/// Whether an entry may be listed: none may stand for something that is never passed on, or for nothing at all.
 fn check(role: Role, entry: &str) -> Result<(), String> {
     let (start, is_start) = entry.strip_suffix('*').map_or((entry, false), |start| (start, true));
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if start.is_empty() || !start.chars().all(is_name) {
-        return Err(format!(
-            "rpc.allow.{role} has {entry:?}; name a method, such as eth_call, or the beginning of several, such as debug_trace*"
-        ));
-    }
+    let is_method = start
+        .split_once('_')
+        .is_some_and(|(namespace, name)| !namespace.is_empty() && (is_start || !name.is_empty()));
     let covers = |refused: &&str| start.starts_with(*refused) || (is_start && refused.starts_with(start));
     let refused = SIGNS.iter().chain(&NEVER).find(|refused| covers(refused));
-    refused.map_or(Ok(()), |refused| {
-        Err(format!(
-            "rpc.allow.{role} has {entry:?}, and what begins with {refused} is never passed on to a node: it signs, sends or \
-             steers the node. Name the methods that only read"
-        ))
-    })
+    let refused = refused.map(|refused| format!("what begins with {refused} is never passed on to a node"));
+    if let Some(why) = refused.or_else(|| steers(start)) {
+        return Err(format!(
+            "rpc.allow.{role} has {entry:?}, and {why}: it signs, sends or steers the node. Name the methods that only read"
+        ));
+    }
+    if !is_method || !start.chars().all(is_name) {
+        return Err(format!(
+            "rpc.allow.{role} has {entry:?}, which stands for no method; name one, such as eth_call, or the beginning of several, such \
+             as debug_trace*"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -230,9 +305,50 @@ mod tests {
             "admin_peers",
             "wallet_sendCalls",
             "eth call",
+            "debug_setHead",
+            "debug_*",
+            "debug_",
+            "debug_s*",
+            "debug_chaindbCompact",
+            "debug_traceBlockFromFile",
+            "anvil_setBalance",
+            "anvil_*",
+            "evm_mine",
+            "hardhat_reset",
+            "tenderly_setBalance",
+            "clique_propose",
+            "parity_setEngineSigner",
+            "parity_*",
+            "eth_cancelBundle",
+            "eth_cancelPrivateTransaction",
+            "mev_sendBundle",
+            "flashbots_getUserStats",
+            "zks_sendRawTransactionWithDetailedOutput",
+            "qbft_proposeValidatorVote",
+            "net_addPeer",
         ] {
             let refused = Allow::with([(Role::Admin, &list(&[entry])[..])]).unwrap_err();
             assert!(refused.starts_with("rpc.allow.admin has "), "{refused}");
+        }
+        for nothing in ["eth_", "eth", "call", "_call", "tr*"] {
+            let refused = Allow::with([(Role::Admin, &list(&[nothing])[..])]).unwrap_err();
+            assert!(refused.contains("stands for no method"), "{nothing}: {refused}");
+        }
+        let reads = [
+            "debug_trace*",
+            "debug_getRawBlock",
+            "debug_storageRangeAt",
+            "trace_*",
+            "txpool_*",
+            "parity_pendingTransactions",
+        ];
+        let allow = Allow::with([(Role::Admin, &list(&reads)[..])]).unwrap();
+        for method in ["debug_traceCall", "debug_getRawBlock", "trace_block", "txpool_content"] {
+            assert!(allow.passes(|_| true, method), "{method}");
+        }
+        // Not even where a star stands for it.
+        for method in ["debug_traceBlockFromFile", "trace_setFilter", "txpool_sendAll"] {
+            assert!(!allow.passes(|_| true, method), "{method}");
         }
         for method in READS {
             Allow::with([(Role::Viewer, &list(&[method])[..])]).unwrap();

@@ -13,17 +13,14 @@ use landfall_core::Account;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::file::{FileError, SecretFile, path_to, text_of};
 use super::secret::Secret;
 
 /// Why a key file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("keystore {} could not be read: {cause}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        cause: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} is not an Ethereum keystore: {why}", path.display())]
     NotKeystore { path: PathBuf, why: String },
     #[error("the password does not open keystore {}", path.display())]
@@ -126,22 +123,22 @@ fn uuid(random: &[u8]) -> String {
 }
 
 /// The account whose key a file holds.
-pub fn address(path: &Path, password: &str) -> Result<Account, Error> {
-    let key = decrypt(path, password)?;
+pub fn address(file: &SecretFile, password: &str) -> Result<Account, Error> {
+    let key = decrypt(file, password)?;
     let secret = Secret::new(&key).map_err(|_| Error::NotKeystore {
-        path: path.to_owned(),
+        path: file.path().to_owned(),
         why: "it holds bytes that are not a private key".to_owned(),
     })?;
     Ok(secret.account())
 }
 
 /// The key in a file.
-pub(super) fn decrypt(path: &Path, password: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
-    let text =
-        fs::read_to_string(path).map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })?;
+pub(super) fn decrypt(file: &SecretFile, password: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let (open, path) = (file.open()?, file.path());
+    let text = text_of(&open, path)?;
     let not_keystore = |why: String| Error::NotKeystore { path: path.to_owned(), why };
     check_form(&text).map_err(|why| not_keystore(why.to_owned()))?;
-    match PrivateKeySigner::decrypt_keystore(path, password) {
+    match PrivateKeySigner::decrypt_keystore(path_to(&open, path), password) {
         Ok(signer) => Ok(Zeroizing::new(signer.to_bytes().0)),
         Err(LocalSignerError::EthKeystoreError(cause)) if cause.to_string() == MAC_MISMATCH => {
             Err(Error::WrongPassword { path: path.to_owned() })

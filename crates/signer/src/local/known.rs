@@ -12,19 +12,54 @@ use zeroize::Zeroizing;
 use super::secret::Secret;
 
 /// The phrases that anvil and Hardhat, Ganache, Truffle and the examples of BIP-39 have, and how many of their accounts are in use.
-const PHRASES: [(&str, u32); 4] = [
+const PHRASES: [(&str, u32); 7] = [
     ("test test test test test test test test test test test junk", 32),
     ("myth like bonus scare over problem client lizard pioneer submit female collect", 10),
     ("candy maple cake sugar pudding cream honey rich smooth crumble sweet treat", 10),
     ("abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about", 10),
+    ("legal winner thank year wave sausage worth useful legal winner thank yellow", 10),
+    ("letter advice cage absurd amount doctor acoustic avoid letter advice cage above", 10),
+    ("zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong", 10),
 ];
+
+/// The other phrases of BIP-39's test vectors, whatever their index. Those of one word and a last one are known by that.
+const VECTORS: [&str; 16] = [
+    "legal winner thank year wave sausage worth useful legal winner thank year wave sausage worth useful legal will",
+    "letter advice cage absurd amount doctor acoustic avoid letter advice cage absurd amount doctor acoustic avoid letter always",
+    "legal winner thank year wave sausage worth useful legal winner thank year wave sausage worth useful legal winner thank year wave \
+     sausage worth title",
+    "letter advice cage absurd amount doctor acoustic avoid letter advice cage absurd amount doctor acoustic avoid letter advice cage \
+     absurd amount doctor acoustic bless",
+    "ozone drill grab fiber curtain grace pudding thank cruise elder eight picnic",
+    "gravity machine north sort system female filter attitude volume fold club stay feature office ecology stable narrow fog",
+    "hamster diagram private dutch cause delay private meat slide toddler razor book happy fancy gospel tennis maple dilemma loan word \
+     shrug inflict delay length",
+    "scheme spot photo card baby mountain device kick cradle pact join borrow",
+    "horn tenant knee talent sponsor spell gate clip pulse soap slush warm silver nephew swap uncle crack brave",
+    "panda eyebrow bullet gorilla call smoke muffin taste mesh discover soft ostrich alcohol speed nation flash devote level hobby \
+     quick inner drive ghost inside",
+    "cat swing flag economy stadium alone churn speed unique patch report train",
+    "light rule cinnamon wrap drastic word pride squirrel upgrade then income fatal apart sustain crack supply proud access",
+    "all hour make first leader extend hole alien behind guard gospel lava path output census museum junior mass reopen famous sing \
+     advance salt reform",
+    "vessel ladder alter error federal sibling chat ability sun glass valve picture",
+    "scissors invite lock maple supreme raw rapid void congress muscle digital elegant little brisk hair mango congress clump",
+    "void come effort suffer camp survey warrior heavy shoot primary clutch crush open amazing screen patrol group space point ten \
+     exist slush involve unfold",
+];
+
+/// Everybody knows the phrase, so everybody has the keys at all its indices.
+pub(super) fn is_public_phrase(words: &[&str]) -> bool {
+    let is_repeated = words.split_last().is_some_and(|(_, rest)| rest.windows(2).all(|two| two[0] == two[1]));
+    let mut known = PHRASES.iter().map(|(phrase, _)| *phrase).chain(VECTORS);
+    is_repeated || known.any(|phrase| phrase.split(' ').eq(words.iter().copied()))
+}
 
 /// The keys 1, 2, 3, …, and those of one byte repeated, as examples have them.
 const SMALLEST: u8 = 32;
 
 /// Its private key is public.
-#[must_use]
-pub fn is_public(account: Account) -> bool {
+pub(super) fn is_public(account: Account) -> bool {
     static KNOWN: OnceLock<BTreeSet<Account>> = OnceLock::new();
     KNOWN.get_or_init(all).contains(&account)
 }
@@ -68,5 +103,29 @@ mod tests {
             assert!(is_public(Account(public)), "{public}");
         }
         assert!(!is_public(Account(address!("d8dA6BF26964aF9D7eEd9e03E53415D37aA96045"))));
+    }
+
+    #[test]
+    fn a_phrase_that_everybody_knows_is_known_whatever_its_length() {
+        let repeated =
+            |word: &str, count: usize, last: &str| format!("{}{last}", format!("{word} ").repeat(count));
+        let others = [
+            repeated("test", 11, "junk"),
+            repeated("abandon", 11, "about"),
+            repeated("abandon", 17, "agent"),
+            repeated("abandon", 23, "art"),
+            repeated("zoo", 11, "wrong"),
+            repeated("zoo", 17, "when"),
+            repeated("zoo", 23, "vote"),
+        ];
+        let listed = PHRASES.iter().map(|(phrase, _)| (*phrase).to_owned());
+        for phrase in listed.chain(VECTORS.map(str::to_owned)).chain(others) {
+            // Its checksum fits: no word of the list is mistyped.
+            MnemonicBuilder::<English>::from_phrase(&*phrase).build_parent_key().unwrap();
+            let words: Vec<&str> = phrase.split_whitespace().collect();
+            assert!(is_public_phrase(&words), "{phrase}");
+        }
+        let own = "slot wrist rifle cause pitch amused lava stock early crisp swing vanish";
+        assert!(!is_public_phrase(&own.split(' ').collect::<Vec<_>>()));
     }
 }

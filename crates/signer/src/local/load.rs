@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::path::PathBuf;
 
 use alloy_primitives::hex;
 use alloy_signer_local::coins_bip39::{English, Wordlist};
@@ -11,7 +10,9 @@ use alloy_signer_local::{MnemonicBuilder, MnemonicKey};
 use landfall_core::Account;
 use zeroize::Zeroizing;
 
+use super::file::{FileError, SecretFile};
 use super::keystore;
+use super::known::is_public_phrase;
 use super::place::Place;
 use super::secret::Secret;
 
@@ -21,7 +22,7 @@ pub enum Source {
     /// The key in hex, with or without `0x`.
     PrivateKey { from: Place },
     /// An encrypted key file (Ethereum keystore, version 3).
-    Keystore { path: PathBuf, password: Place },
+    Keystore { file: SecretFile, password: Place },
     /// An English BIP-39 phrase; the key is the one at `m/44'/60'/0'/0/index`.
     Mnemonic { from: Place, index: u32 },
 }
@@ -30,7 +31,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PrivateKey { from } => write!(f, "{from}"),
-            Self::Keystore { path, .. } => write!(f, "keystore {}", path.display()),
+            Self::Keystore { file, .. } => write!(f, "keystore {}", file.path().display()),
             Self::Mnemonic { from, index } => write!(f, "the mnemonic in {from} at index {index}"),
         }
     }
@@ -39,7 +40,8 @@ impl fmt::Display for Source {
 /// Why a key could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("environment variable {0} is not set")]
+    /// As errors may show it.
+    #[error("{0} is not set")]
     EnvMissing(String),
     #[error("{from} should hold a private key of 64 hex digits, with or without 0x; it has {digits}")]
     WrongLength { from: Place, digits: usize },
@@ -55,12 +57,8 @@ pub enum LoadError {
     Checksum { from: Place },
     #[error("mnemonic index {index} is too high: the highest is {MAX_INDEX}")]
     IndexTooHigh { index: u32 },
-    #[error("file {}, which should hold a secret, could not be read: {cause}", path.display())]
-    SecretFile {
-        path: PathBuf,
-        #[source]
-        cause: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error(transparent)]
     Keystore(#[from] keystore::Error),
     #[error("the key from {origin} belongs to {found}, but {expected} was expected")]
@@ -75,16 +73,27 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The part that the keys of one mnemonic share, by the place that holds it. To find it costs as much as a hundred of the keys, so it is
 /// done once for all that are loaded together. Wiped on drop.
 #[derive(Default)]
-pub(super) struct Parents(BTreeMap<Place, MnemonicKey>);
+pub(super) struct Parents(BTreeMap<Place, Parent>);
 
-/// The key that the source names.
-pub(super) fn find(source: &Source, env: Env<'_>, parents: &mut Parents) -> Result<Secret, LoadError> {
-    let bytes = match source {
-        Source::PrivateKey { from } => private_key(from, &from.read(env)?)?,
-        Source::Keystore { path, password } => keystore::decrypt(path, &password.read(env)?)?,
+struct Parent {
+    key: MnemonicKey,
+    /// Everybody knows its phrase.
+    is_public: bool,
+}
+
+/// The key that the source names, and whether it is of a phrase that everybody knows.
+pub(super) fn find(
+    source: &Source,
+    env: Env<'_>,
+    parents: &mut Parents,
+) -> Result<(Secret, bool), LoadError> {
+    let (bytes, is_public) = match source {
+        Source::PrivateKey { from } => (private_key(from, &from.read(env)?)?, false),
+        Source::Keystore { file, password } => (keystore::decrypt(file, &password.read(env)?)?, false),
         Source::Mnemonic { from, index } => parents.child(from, env, *index)?,
     };
-    Secret::new(&bytes).map_err(|_| LoadError::OutOfRange { origin: source.to_string() })
+    let secret = Secret::new(&bytes).map_err(|_| LoadError::OutOfRange { origin: source.to_string() })?;
+    Ok((secret, is_public))
 }
 
 fn private_key(from: &Place, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadError> {
@@ -101,7 +110,12 @@ fn private_key(from: &Place, text: &str) -> Result<Zeroizing<[u8; 32]>, LoadErro
 }
 
 impl Parents {
-    fn child(&mut self, from: &Place, env: Env<'_>, index: u32) -> Result<Zeroizing<[u8; 32]>, LoadError> {
+    fn child(
+        &mut self,
+        from: &Place,
+        env: Env<'_>,
+        index: u32,
+    ) -> Result<(Zeroizing<[u8; 32]>, bool), LoadError> {
         if index > MAX_INDEX {
             return Err(LoadError::IndexTooHigh { index });
         }
@@ -111,13 +125,13 @@ impl Parents {
         };
         // One index in 2^127 has no key.
         let origin = || Source::Mnemonic { from: from.clone(), index }.to_string();
-        let child = parent.child(index).map_err(|_| LoadError::OutOfRange { origin: origin() })?;
-        Ok(Zeroizing::new(child.signer().to_bytes().0))
+        let child = parent.key.child(index).map_err(|_| LoadError::OutOfRange { origin: origin() })?;
+        Ok((Zeroizing::new(child.signer().to_bytes().0), parent.is_public))
     }
 }
 
 /// The key above all those of a mnemonic, at `m/44'/60'/0'/0`.
-fn parent(from: &Place, text: &str) -> Result<MnemonicKey, LoadError> {
+fn parent(from: &Place, text: &str) -> Result<Parent, LoadError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
         return Err(LoadError::WordCount { from: from.clone(), words: words.len() });
@@ -127,7 +141,8 @@ fn parent(from: &Place, text: &str) -> Result<MnemonicKey, LoadError> {
     }
     let phrase = Zeroizing::new(words.join(" "));
     // The library's errors repeat the phrase; only the checksum is left to be wrong here.
-    MnemonicBuilder::from_phrase(phrase.as_str())
+    let key = MnemonicBuilder::from_phrase(phrase.as_str())
         .build_parent_key()
-        .map_err(|_| LoadError::Checksum { from: from.clone() })
+        .map_err(|_| LoadError::Checksum { from: from.clone() })?;
+    Ok(Parent { key, is_public: is_public_phrase(&words) })
 }

@@ -2,10 +2,12 @@
 //!
 //! - `load`: where keys come from (environment, keystore file, mnemonic), and every way that can go wrong
 //! - `place`: an environment variable or a file that holds a secret
-//! - `known`: keys that everybody knows
+//! - `file`: which files with secrets are used, and how they are read
+//! - `known`: keys and phrases that everybody knows
 //! - `keystore`: encrypted key files, read and written
 //! - `secret`: the key itself, and the only code that touches its bytes
 
+mod file;
 pub mod keystore;
 mod known;
 mod load;
@@ -19,9 +21,9 @@ use async_trait::async_trait;
 use landfall_core::Account;
 use landfall_core::ports::signer::{Custody, Error, Preimage, Signature, Signer};
 
-pub use known::is_public;
+pub use file::{FileError, SecretFile};
 pub use load::{LoadError, Source};
-pub use place::Place;
+pub use place::{Place, is_env_name};
 use secret::Secret;
 
 /// A batch up to this size is signed where it is asked for: half a millisecond, less than a hand-over may cost.
@@ -33,6 +35,8 @@ const INLINE_UP_TO: usize = 16;
 pub struct LocalSigner {
     account: Account,
     secret: Arc<Secret>,
+    /// Everybody knows the phrase that its key comes from.
+    of_public_phrase: bool,
 }
 
 impl LocalSigner {
@@ -50,8 +54,10 @@ impl LocalSigner {
         Loader::default().load_with(source, expected, env)
     }
 
-    fn of(secret: Secret) -> Self {
-        Self { account: secret.account(), secret: Arc::new(secret) }
+    /// Everybody knows its key: it is one of test networks or examples, or of a phrase that is.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.of_public_phrase || known::is_public(self.account)
     }
 }
 
@@ -74,7 +80,8 @@ impl Loader {
         expected: Option<Account>,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<LocalSigner, LoadError> {
-        let signer = LocalSigner::of(load::find(source, &env, &mut self.parents)?);
+        let (secret, of_public_phrase) = load::find(source, &env, &mut self.parents)?;
+        let signer = LocalSigner { account: secret.account(), secret: Arc::new(secret), of_public_phrase };
         match expected {
             Some(expected) if expected != signer.account => {
                 Err(LoadError::OtherAccount { origin: source.to_string(), expected, found: signer.account })

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use landfall_core::ports::signer::Signer;
 use landfall_signer::keystore::{self, Error, Randomness};
-use landfall_signer::{LoadError, LocalSigner, Place, Source};
+use landfall_signer::{LoadError, LocalSigner, Place, SecretFile, Source};
 
 use super::{FIRST, KEY, account, env};
 
@@ -15,7 +15,7 @@ fn randomness() -> Randomness {
 }
 
 fn load(path: &Path, password: &str) -> Result<LocalSigner, LoadError> {
-    let source = Source::Keystore { path: path.to_owned(), password: Place::Env("PW".into()) };
+    let source = Source::Keystore { file: SecretFile::loose(path), password: Place::Env("PW".into()) };
     LocalSigner::load_with(&source, None, env(&[("PW", password)]))
 }
 
@@ -31,7 +31,7 @@ fn a_new_key_file_is_private_and_opens_with_its_password_only() {
     }
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains(KEY) && text.contains("scrypt"), "{text}");
-    assert_eq!(keystore::address(&path, "secret").unwrap(), account(FIRST));
+    assert_eq!(keystore::address(&SecretFile::new(&path), "secret").unwrap(), account(FIRST));
     assert_eq!(load(&path, "secret").unwrap().account(), account(FIRST));
     let error = load(&path, "other").unwrap_err().to_string();
     assert_eq!(error, format!("the password does not open keystore {}", path.display()));
@@ -66,7 +66,8 @@ fn a_password_file_may_end_in_a_line_break() {
     keystore::create(&path, "two words", &randomness()).unwrap();
     let password = dir.path().join("password");
     std::fs::write(&password, "two words\r\n").unwrap();
-    let source = Source::Keystore { path, password: Place::File(password) };
+    let source =
+        Source::Keystore { file: SecretFile::new(path), password: Place::File(SecretFile::loose(password)) };
     assert_eq!(LocalSigner::load(&source, None).unwrap().account(), account(FIRST));
 }
 

@@ -94,3 +94,13 @@ fn an_expected_address_is_checked_and_both_are_named() {
     );
     assert!(LocalSigner::load_with(&source, Some(account(FIRST)), env(&[("KEY", KEY)])).is_ok());
 }
+
+#[test]
+fn a_key_of_a_phrase_that_everybody_knows_is_public_at_every_index() {
+    for index in [0, 33, 1_000_000] {
+        assert!(from_phrase(PHRASE, index).unwrap().is_public(), "{index}");
+    }
+    assert!(from_key(KEY).unwrap().is_public(), "also by its account alone");
+    let own = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318";
+    assert!(!from_key(&own.replace('4', "5")).unwrap().is_public());
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use landfall_signer::{LocalSigner, Place, Source};
+use landfall_signer::{LocalSigner, Place, SecretFile, Source};
 
 use super::{KEY, PHRASE, env, from_key, from_phrase};
 
@@ -59,7 +59,7 @@ fn a_wrong_password_is_not_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key.json");
     landfall_signer::keystore::create(&path, "r1ght-pa55w0rd", &[7; 64].into()).unwrap();
-    let source = Source::Keystore { path, password: Place::Env("PW".into()) };
+    let source = Source::Keystore { file: SecretFile::new(path), password: Place::Env("PW".into()) };
     let error = LocalSigner::load_with(&source, None, env(&[("PW", "wr0ng-pa55w0rd")])).unwrap_err();
     assert_free_of(&format!("{error} {}", shown(&error)), "wr0ng-pa55w0rd");
 }

@@ -63,7 +63,8 @@ pub enum OpenError {
     BadLocation { text: String },
     #[error(
         "the database {} is open in another Landfall. Two at once would send for the same accounts, so this one does not start. \
-         Stop the other one, or give this one a file of its own", .file.display()
+         Stop the other one, or give this one a file of its own. A command that can ask the one that runs does so without --config",
+        .file.display()
     )]
     InUse { file: PathBuf },
     #[error(

@@ -172,6 +172,10 @@ fn a_delegation_of_the_senders_own_code_is_above_every_limit() {
     asking.rest();
     assert_eq!(asking.desk.store.state(id), TxState::AwaitingApproval);
     assert_eq!(asking.slot_of(id), None);
+    // Whoever is asked is told what for.
+    let said = asking.desk.lane.explain(id, asking.desk.now).unwrap();
+    let gives = format!("to approve it: it gives the code of {} to {address}", asking.desk.lane.id().signer);
+    assert!(said.contains(&gives) && said.contains("spend all it has"), "{said}");
     let mut unasked = world(settings());
     let id = unasked.submit_as(payload, Options::default());
     unasked.rest();

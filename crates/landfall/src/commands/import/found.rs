@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use landfall_core::ports::signer::Signer as _;
-use landfall_signer::{LocalSigner, Place, Source};
+use landfall_signer::{LocalSigner, Place, SecretFile, Source};
 use serde_json::Value;
 
 /// A chain that the other relayer used.
@@ -74,9 +74,10 @@ impl Found {
                     continue;
                 }
                 FoundPassword::Env(name) => Place::Env(name.clone()),
-                FoundPassword::File(file) => Place::File(file.clone()),
+                FoundPassword::File(file) => Place::File(SecretFile::loose(file)),
             };
-            let source = Source::Keystore { path: signer.keystore.clone(), password };
+            // Whether others can read it is looked at when the server starts.
+            let source = Source::Keystore { file: SecretFile::loose(&signer.keystore), password };
             let opened =
                 LocalSigner::load(&source, None).with_context(|| format!("signer {}", signer.name))?;
             signer.address = Some(opened.account().to_string());

@@ -48,6 +48,9 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     line("hash", text(tx, "hash"));
     line("to", text(tx, "payload.to"));
     line("value", amount::shown_text(&text(tx, "payload.value")));
+    for said in delegations(&text(tx, "signer"), &tx["payload"]) {
+        line("also", said);
+    }
     if let Some(version) = version(tx) {
         line("version", version);
     }
@@ -67,6 +70,30 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     line("attempts", tx["attempts"].as_array().map_or(0, Vec::len).to_string());
     line("accepted", text(tx, "acceptedAt"));
     line("updated", text(tx, "updatedAt"));
+}
+
+/// The delegation of the signer's own code (EIP-7702), in the words of `stuckReason`.
+pub(super) fn delegation(signer: &str, payload: &Value) -> Option<String> {
+    let item = authorizations(payload).find(|item| item["r"].is_null())?;
+    let to = text(item, "address");
+    let is_zero = to.trim_start_matches("0x").bytes().all(|digit| digit == b'0');
+    Some(match is_zero {
+        true => format!("takes the delegation of {signer} back"),
+        false => format!("gives the code of {signer} to {to}, which can then spend all it has"),
+    })
+}
+
+/// Every delegation that it carries: the signer's own, and those that other accounts have signed.
+pub(super) fn delegations(signer: &str, payload: &Value) -> Vec<String> {
+    let others = authorizations(payload).filter(|item| !item["r"].is_null());
+    let others = others.map(|item| {
+        format!("gives the code of another account, which signed that, to {}", text(item, "address"))
+    });
+    delegation(signer, payload).into_iter().chain(others).collect()
+}
+
+fn authorizations(payload: &Value) -> impl Iterator<Item = &Value> {
+    payload["authorizationList"].as_array().into_iter().flatten()
 }
 
 pub(super) fn has_ended(tx: &Value) -> bool {
