@@ -149,12 +149,23 @@ impl Client {
     }
 
     /// A person's yes to its newest content, or to the one of this version.
-    pub async fn approve(&self, id: &str, version: Option<u32>) -> Result<CommandAccepted, Error> {
-        self.on_tx(id, "approve", Some(&json!({ "version": version }))).await
+    /// A person's yes, to this version; `held_for` is the nonce that was looked at, of one that may have landed.
+    pub async fn approve(
+        &self,
+        id: &str,
+        version: Option<u32>,
+        held_for: Option<u64>,
+    ) -> Result<CommandAccepted, Error> {
+        self.on_tx(id, "approve", Some(&json!({ "version": version, "heldFor": held_for }))).await
     }
 
-    pub async fn reject(&self, id: &str, version: Option<u32>) -> Result<CommandAccepted, Error> {
-        self.on_tx(id, "reject", Some(&json!({ "version": version }))).await
+    pub async fn reject(
+        &self,
+        id: &str,
+        version: Option<u32>,
+        held_for: Option<u64>,
+    ) -> Result<CommandAccepted, Error> {
+        self.on_tx(id, "reject", Some(&json!({ "version": version, "heldFor": held_for }))).await
     }
 
     /// A person's word on whose transaction took its nonce and does the same: `ours` or `foreign`.

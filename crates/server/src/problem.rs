@@ -102,6 +102,7 @@ codes! {
     AtCeiling, "at_ceiling", CONFLICT, "The price cannot rise any further";
     NotAsked, "not_asked", CONFLICT, "Nobody is asked about this";
     VersionNeeded, "version_needed", CONFLICT, "It has several versions";
+    HeldForNeeded, "held_for_needed", CONFLICT, "It may have landed";
     NothingToSettle, "nothing_to_settle", CONFLICT, "There is nothing to settle";
     OtherTaker, "other_taker", CONFLICT, "Another transaction took the nonce";
     SlotBound, "slot_bound", CONFLICT, "The nonce is in use";

@@ -101,6 +101,7 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "retryOf": tx.request.retry_of,
         "asksApproval": tx.status.asks_approval.then_some(true),
         "held": tx.status.held,
+        "heldFor": tx.status.forgotten_as.filter(|_| tx.status.may_have_landed()),
         "receipt": status.receipt.as_ref().map(receipt),
         "confirmations": confirmations,
         "wonVersion": status.won.as_ref().map(|won| won.version),

@@ -40,17 +40,18 @@ pub(crate) fn speed_up(value: Value) -> Result<(AskedFees, Option<Speed>), Probl
     Ok((fees, speed))
 }
 
-/// `{version?}`.
-pub(crate) fn version(value: Value) -> Result<Option<ContentVersion>, Problem> {
+/// `{version?, heldFor?}`.
+pub(crate) fn decision(value: Value) -> Result<(Option<ContentVersion>, Option<Slot>), Problem> {
     let mut fields = Fields::of(value, "")?;
     let number = fields.number("version")?;
+    let held_for = fields.number("heldFor")?.map(Slot);
     fields.finish()?;
     let fits = |number: u64| {
         u32::try_from(number).map(ContentVersion).map_err(|_| {
             Problem::at(Code::BadValue, "version", format!("{number} is not a version of a content"))
         })
     };
-    number.map(fits).transpose()
+    Ok((number.map(fits).transpose()?, held_for))
 }
 
 /// `{taken, hash?}`: whose it was, and the hash of the one that the person looked at.

@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::Value;
 
-pub(crate) use action::{acceptance, range, replacement, retry, session, speed_up, taken, version};
+pub(crate) use action::{acceptance, decision, range, replacement, retry, session, speed_up, taken};
 pub(crate) use fields::{Fields, address, wrong_type};
 pub(crate) use key::new_key;
 pub(crate) use submission::{payload, submission};

@@ -186,10 +186,10 @@ fn steering() -> Vec<Operation> {
             ]),
         on_tx("/api/v1/tx/{id}/approve", "approve", "A person's yes")
             .takes(refer("Decision"), false)
-            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded]),
+            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded, Code::HeldForNeeded]),
         on_tx("/api/v1/tx/{id}/reject", "reject", "A person's no")
             .takes(refer("Decision"), false)
-            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded]),
+            .refuses(&[Code::BadValue, Code::NotAsked, Code::VersionNeeded, Code::HeldForNeeded]),
         on_tx("/api/v1/tx/{id}/settle", "settle", "Say whose transaction took its nonce and does the same")
             .says(
                 "For a transaction whose `stuckReason` asks for it. `ours`: it is done by that one, and has ended. \

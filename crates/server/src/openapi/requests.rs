@@ -23,10 +23,16 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
             "Decision",
             object(
                 "",
-                [optional(
-                    "version",
-                    said(refer("Version"), "the content that is meant; the newest if left out"),
-                )],
+                [
+                    optional(
+                        "version",
+                        said(refer("Version"), "the content that is meant; the newest if left out"),
+                    ),
+                    optional(
+                        "heldFor",
+                        said(number(), "the nonce that was looked at, of one that may have landed"),
+                    ),
+                ],
             ),
         ),
         (

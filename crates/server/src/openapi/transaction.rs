@@ -94,6 +94,10 @@ fn transaction() -> Vec<Field> {
             said(json!({ "type": "boolean", "const": true }), "a new version waits for a person's yes"),
         ),
         may("held", said(refer("Reason"), "what it was to follow failed, and it waits for a person")),
+        may(
+            "heldFor",
+            said(number(), "the nonce with which it may have landed, before the store was put back"),
+        ),
         may("receipt", refer("Receipt")),
         may("confirmations", said(number(), "blocks on top of the including one")),
         may("wonVersion", said(refer("Version"), "the version that the chain took, once that is final")),

@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use landfall_core::{CommandId, RequestId};
+use landfall_core::transaction::Transaction;
+use landfall_core::{CommandId, RequestId, Slot};
 use landfall_engine::Wish;
 use serde_json::{Value, json};
 
@@ -92,11 +93,30 @@ pub(crate) async fn reject(
 
 async fn decide(app: &App, caller: &Caller, id: &str, yes: bool, headers: &HeaderMap, body: Body) -> Answer {
     let tx = find(app, caller, id).await?.tx;
-    let version = body::version(body::json_or_nothing(headers, &taken(body)?)?)?;
+    let (version, held_for) = body::decision(body::json_or_nothing(headers, &taken(body)?)?)?;
+    check_held_for(&tx, held_for)?;
     let command = app.handle.decide(&tx, yes, version, &wish(caller, headers)?).await?;
     let word = if yes { "approve" } else { "reject" };
     let version = version.unwrap_or(tx.version());
     Ok(accepted(command, json!({ "type": word, "tx": tx.id, "version": version })))
+}
+
+/// A word on one that may have landed is about the nonce that was looked at, and about no other.
+fn check_held_for(tx: &Transaction, looked_at: Option<Slot>) -> Result<(), Problem> {
+    let Some(shown) = tx.status.forgotten_as.filter(|_| tx.status.may_have_landed()) else { return Ok(()) };
+    if looked_at == Some(shown) {
+        return Ok(());
+    }
+    let detail = match looked_at {
+        None => format!(
+            "it may have landed with nonce {shown}: look at that one, and say that it was looked at (`\"heldFor\": {shown}`). \
+             Approve it if it is another payment, reject it if it is that one"
+        ),
+        Some(other) => format!(
+            "it may have landed with nonce {shown}, and not with nonce {other}: look at it again, and say which one was looked at"
+        ),
+    };
+    Err(Problem::new(Code::HeldForNeeded, detail))
 }
 
 pub(crate) async fn settle(

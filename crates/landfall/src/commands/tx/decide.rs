@@ -24,14 +24,14 @@ pub(super) async fn approve(decision: &TxDecision, yes: bool) -> Result<ExitCode
             None => bail!("{question} Say --yes: there is nobody to ask"),
         }
     }
-    Ok(decided(&id, &client.approve(&id, version).await?, &decision.name.remote))
+    Ok(decided(&id, &client.approve(&id, version, held_for(&tx)).await?, &decision.name.remote))
 }
 
 pub(super) async fn reject(decision: &TxDecision) -> Result<ExitCode> {
     let (client, id) = find::tx(&decision.name).await?;
     let tx = json!(client.transaction(&id).await?);
     let version = show(&tx, decision);
-    Ok(decided(&id, &client.reject(&id, version).await?, &decision.name.remote))
+    Ok(decided(&id, &client.reject(&id, version, held_for(&tx)).await?, &decision.name.remote))
 }
 
 /// Shows the content that is decided on, and gives its version: the one that was asked for, or the newest.
@@ -44,6 +44,11 @@ fn show(tx: &Value, decision: &TxDecision) -> Option<u32> {
         println!("{line}");
     }
     version
+}
+
+/// The nonce with which it may have landed: the one that was shown.
+fn held_for(tx: &Value) -> Option<u64> {
+    tx["heldFor"].as_u64()
 }
 
 /// The payload of a version; null for a no-op. None if there is no such version.
