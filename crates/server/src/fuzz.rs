@@ -173,7 +173,7 @@ fn submissions_and_what_is_asked_of_them() {
         let others = [
             body::replacement(value.clone()).is_ok(),
             body::speed_up(value.clone()).is_ok(),
-            body::version(value.clone()).is_ok(),
+            body::decision(value.clone()).is_ok(),
             body::taken(value.clone()).is_ok(),
             body::retry(value.clone()).is_ok(),
             body::range(value.clone(), 100).is_ok(),
