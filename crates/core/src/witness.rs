@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Millis;
+use crate::view::Receipt;
 
 /// A fork of this many blocks is ordinary: it ends by itself.
 pub const SHORT_FORK: u64 = 6;
@@ -109,6 +110,19 @@ impl Lack {
         };
         format!("block {block} is shown by one endpoint only: waiting for a second one{wait}; {others}")
     }
+}
+
+/// A receipt that one endpoint gave, as others see it. What ends a transaction is whether it is there and what its status is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecondWord {
+    /// Two endpoints gave it, or one is all there is.
+    Same,
+    /// Endpoints that answer differ about it: what each says.
+    Differs(String),
+    /// Two say something else: the same attempt with another status, or that the block does not hold it.
+    Wrong(Option<Box<Receipt>>),
+    /// No second one could say, for so long.
+    Lacking { waited: Duration, why: String },
 }
 
 /// Follows from look to look what two endpoints have shown. Its time never steps: any beginning will do, as long as it is

@@ -333,7 +333,9 @@ impl Lane {
     fn explain_mined(&self, tx: &Transaction, record: &SlotRecord, receipt: &Receipt, now: Millis) -> String {
         let finality = tx.request.options.finality.unwrap_or(self.settings.finality);
         let landed = in_block(self.view.as_deref(), &receipt.block, finality);
-        let why = self.lacks_witness(tx, receipt, now).map_or(String::new(), |lacks| format!("; {lacks}"));
+        let lacks =
+            self.lacks_witness(tx, receipt, now).or_else(|| self.lacks_second(record, receipt, finality));
+        let why = lacks.map_or(String::new(), |lacks| format!("; {lacks}"));
         if comes_again(self.bound.get(&tx.id), record, receipt) {
             format!(
                 "its nonce went to a no-op in {landed}{why}; it is checked anew when the chain cannot take that back"

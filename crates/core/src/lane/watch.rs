@@ -195,7 +195,7 @@ impl Lane {
     }
 
     /// `seen_at` is a head that the one who found the receipt knew.
-    fn take_receipt(&mut self, receipt: Receipt, seen_at: BlockRef, now: Millis) {
+    pub(super) fn take_receipt(&mut self, receipt: Receipt, seen_at: BlockRef, now: Millis) {
         let Some(view) = self.live_view() else { return };
         let counts = match view.standing(&receipt.block) {
             Standing::Canonical => true,
