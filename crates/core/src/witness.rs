@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Millis;
-use crate::view::Receipt;
+use crate::view::{BlockRef, Receipt};
 
 /// A fork of this many blocks is ordinary: it ends by itself.
 pub const SHORT_FORK: u64 = 6;
@@ -28,6 +28,9 @@ pub struct Witness {
     pub agrees: Option<u64>,
     /// The lowest number at which it has shown another block than ours.
     pub differs: Option<u64>,
+    /// The newest blocks that it has called safe and finalized.
+    pub safe: Option<BlockRef>,
+    pub finalized: Option<BlockRef>,
 }
 
 impl Witness {
@@ -62,13 +65,26 @@ pub struct Witnessed {
     pub alone: bool,
     /// Why the head is not known to two, where it is not.
     pub lack: Option<Arc<Lack>>,
+    /// Which blocks are called safe and finalized, where there are several.
+    pub safe: TagWord,
+    pub finalized: TagWord,
+}
+
+/// The newest blocks that endpoints call safe, or finalized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TagWord {
+    /// The newest that two have called so.
+    pub by_two: Option<u64>,
+    /// The newest that any has.
+    pub by_one: Option<u64>,
 }
 
 impl Witnessed {
     /// One endpoint is configured: whatever it shows counts.
     #[must_use]
     pub fn by_one(head: u64) -> Self {
-        Self { several: false, by_two: Some(head), alone: false, lack: None }
+        let (safe, finalized) = (TagWord::default(), TagWord::default());
+        Self { several: false, by_two: Some(head), alone: false, lack: None, safe, finalized }
     }
 
     /// The same blocks count, for the same reason.
@@ -166,7 +182,48 @@ impl Watch {
                 others: Others { head, by_two, witnesses }.to_string(),
             })
         });
-        Witnessed { several: true, by_two, alone: self.alone, lack }
+        let (safe, finalized) = (TagWord::default(), TagWord::default());
+        Witnessed { several: true, by_two, alone: self.alone, lack, safe, finalized }
+    }
+}
+
+/// Follows from look to look which blocks endpoints call safe, or finalized. An endpoint that called more of the chain so than
+/// another one that answers is not believed, however long. Those that are down, or know no such blocks, are waited for.
+#[derive(Debug)]
+pub struct TagWatch {
+    /// As of [`Watch`].
+    wait: Option<Duration>,
+    last: Option<BlockRef>,
+    since: Duration,
+}
+
+impl TagWatch {
+    #[must_use]
+    pub fn new(wait: Option<Duration>, now: Duration) -> Self {
+        Self { wait, last: None, since: now }
+    }
+
+    /// What each endpoint calls so, as far as it is part of our chain, and whether it is up. The block is the one that counts.
+    pub fn judge(
+        &mut self,
+        said: &[(bool, Option<BlockRef>)],
+        is_ours: impl Fn(&BlockRef) -> bool,
+        now: Duration,
+    ) -> (TagWord, Option<BlockRef>) {
+        let ours = |word: Option<BlockRef>| word.filter(&is_ours);
+        let mut words: Vec<BlockRef> = said.iter().filter_map(|(_, word)| ours(*word)).collect();
+        words.sort_unstable_by_key(|word| std::cmp::Reverse(word.number));
+        let (highest, second) = (words.first().copied(), words.get(1).copied());
+        let by_two = second.or(self.last.filter(&is_ours));
+        let lower = |(up, word): &(bool, Option<BlockRef>)| *up && word.is_some() && ours(*word) != highest;
+        if by_two != self.last || by_two == highest || said.iter().any(lower) {
+            self.since = now;
+        }
+        self.last = by_two;
+        let waited = now.saturating_sub(self.since);
+        let alone = self.wait.is_some_and(|wait| waited >= wait);
+        let number = |block: Option<BlockRef>| block.map(|block| block.number);
+        (TagWord { by_two: number(by_two), by_one: number(highest) }, if alone { highest } else { by_two })
     }
 }
 
@@ -218,6 +275,8 @@ mod tests {
             head: Some(head),
             agrees: Some(head),
             differs: None,
+            safe: None,
+            finalized: None,
         }
     }
 
@@ -331,5 +390,48 @@ mod tests {
         let found = watch.judge(5_000, &[witness("a", 5_000), syncing.clone()], secs(599), CLOCK);
         assert_eq!((found.by_two, found.alone), (None, false));
         assert!(watch.judge(5_001, &[witness("a", 5_001), syncing], secs(600), CLOCK).alone);
+    }
+
+    fn called(number: u64) -> Option<BlockRef> {
+        Some(BlockRef { number, hash: alloy_primitives::B256::ZERO })
+    }
+
+    fn counted(watch: &mut TagWatch, said: &[(bool, Option<BlockRef>)], at: u64) -> (Option<u64>, TagWord) {
+        let (word, block) = watch.judge(said, |block| block.number <= 100, secs(at));
+        (block.map(|block| block.number), word)
+    }
+
+    #[test]
+    fn the_newest_block_with_a_tag_is_the_one_that_two_call_so() {
+        let mut watch = TagWatch::new(Some(WAIT), secs(0));
+        let said = [(true, called(100)), (true, called(36))];
+        for at in [0, 700, 100_000] {
+            let word = TagWord { by_two: Some(36), by_one: Some(100) };
+            assert_eq!(counted(&mut watch, &said, at), (Some(36), word), "one calls its head final");
+        }
+        let said = [(true, called(100)), (true, called(36)), (false, called(37))];
+        assert_eq!(
+            counted(&mut watch, &said, 100_001).0,
+            Some(37),
+            "what one said that is down now stays said"
+        );
+        // A word about blocks that are not ours, or not yet, is none; what two said before stays.
+        assert_eq!(counted(&mut watch, &[(true, called(101)), (true, called(40))], 100_002).0, Some(37));
+    }
+
+    #[test]
+    fn a_tag_of_one_endpoint_counts_after_the_wait_unless_another_one_that_answers_shows_less() {
+        let mut watch = TagWatch::new(Some(WAIT), secs(0));
+        let alone = [(true, called(50)), (true, None)];
+        assert_eq!(counted(&mut watch, &alone, 599).0, None, "the other one knows no such blocks");
+        let (block, word) = counted(&mut watch, &alone, 600);
+        assert_eq!((block, word), (Some(50), TagWord { by_two: None, by_one: Some(50) }));
+        let less = [(true, called(60)), (true, called(40))];
+        assert_eq!(counted(&mut watch, &less, 5_000).0, Some(40));
+        let down = [(true, called(60)), (false, called(40))];
+        assert_eq!(counted(&mut watch, &down, 5_599).0, Some(40));
+        assert_eq!(counted(&mut watch, &down, 5_600).0, Some(60));
+        let mut never = TagWatch::new(None, secs(0));
+        assert_eq!(counted(&mut never, &alone, 1_000_000).0, None);
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use landfall_core::ports::chain::BlockAt;
 use landfall_core::view::{Block, BlockRef};
 use landfall_core::witness::Witness;
 use serde_json::json;
@@ -40,6 +41,9 @@ pub(crate) struct Shown {
     up: bool,
     /// When it was last asked for more than its head.
     asked_more: Option<Instant>,
+    /// The newest blocks that it has called safe and finalized.
+    safe: Option<BlockRef>,
+    finalized: Option<BlockRef>,
 }
 
 impl Shown {
@@ -65,6 +69,15 @@ impl Shown {
         self.blocks.insert(at.number, at.hash);
         if self.blocks.len() > KEPT {
             self.blocks.pop_first();
+        }
+    }
+
+    /// A block that it calls safe, or finalized.
+    pub(super) fn called(&mut self, tag: BlockAt, block: BlockRef) {
+        match tag {
+            BlockAt::Safe => self.safe = Some(block),
+            BlockAt::Finalized => self.finalized = Some(block),
+            BlockAt::Latest | BlockAt::Number(_) | BlockAt::Hash(_) => {}
         }
     }
 
@@ -159,6 +172,8 @@ fn of_one(endpoint: &Endpoint, ours: &BTreeMap<u64, B256>) -> Witness {
         head: shown.newest().map(|head| head.number),
         agrees,
         differs,
+        safe: shown.safe,
+        finalized: shown.finalized,
     }
 }
 

@@ -57,7 +57,7 @@ impl Lane {
                     GivenBy::Nobody => false,
                 };
                 let by_one = given == GivenBy::One
-                    || (view.witnessed.alone && view.final_by_two(finality) < Some(receipt.block.number));
+                    || (view.witnessed.several && view.final_by_two(finality) < Some(receipt.block.number));
                 ends.then(|| Done { slot, receipt: receipt.clone(), by_one })
             })
             .collect();

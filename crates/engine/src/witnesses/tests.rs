@@ -60,7 +60,19 @@ fn hash(number: u64) -> B256 {
     B256::from(alloy_primitives::U256::from(number + 1))
 }
 
+/// A final block, if it is one.
+fn called(number: u64) -> Option<BlockRef> {
+    (number != DOWN && number != NONE).then(|| BlockRef { number, hash: hash(number) })
+}
+
 impl Empty {
+    /// The other endpoint calls this block final.
+    fn other_calls_final(&self, number: u64) {
+        if let Some(other) = self.other.lock().unwrap().as_mut() {
+            other.finalized = called(number);
+        }
+    }
+
     fn other(&self, agrees: u64, differs: Option<u64>, up: bool) {
         let head = differs.map_or(agrees, |differs| differs + 20);
         *self.other.lock().unwrap() = Some(Witness {
@@ -69,6 +81,8 @@ impl Empty {
             head: Some(head),
             agrees: Some(agrees),
             differs,
+            safe: None,
+            finalized: None,
         });
     }
 }
@@ -114,7 +128,15 @@ impl Chain for Empty {
 
     async fn witnesses(&self, recent: &BTreeMap<u64, B256>) -> Vec<Witness> {
         let head = recent.last_key_value().map(|(number, _)| *number);
-        let own = Witness { endpoint: "http://a".into(), up: true, head, agrees: head, differs: None };
+        let own = Witness {
+            endpoint: "http://a".into(),
+            up: true,
+            head,
+            agrees: head,
+            differs: None,
+            safe: None,
+            finalized: called(self.finalized.load(Ordering::SeqCst)),
+        };
         self.other.lock().unwrap().clone().map_or(Vec::new(), |other| vec![own, other])
     }
 
@@ -303,4 +325,29 @@ async fn that_a_chain_has_no_final_block_is_told_from_nobody_saying_so() {
     assert_eq!(goes_on(97).await, (Tag::Known, Some(97)), "a node that knows better");
     assert_eq!(goes_on(NONE).await, (Tag::Known, Some(97)), "it was there");
     assert_eq!(goes_on(DOWN).await, (Tag::Known, Some(97)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_final_block_is_one_that_two_endpoints_call_so() {
+    let world = World::new(Some((100, true))).await;
+    let goes_on = async |head: u64| {
+        world.chain.head.store(head, Ordering::SeqCst);
+        let finalized = world.chain.other.lock().unwrap().as_ref().and_then(|other| other.finalized);
+        world.chain.other(head, None, true);
+        world.chain.other_calls_final(finalized.map_or(NONE, |block| block.number));
+        world.pass(2).await;
+        world.engine.handle().view(CHAIN).unwrap().finalized
+    };
+    // One calls its head final.
+    world.chain.finalized.store(101, Ordering::SeqCst);
+    world.chain.other_calls_final(90);
+    assert_eq!(goes_on(101).await, Some(90));
+    assert_eq!(world.settled().await, Some(90), "what the chain is known by as well");
+    world.chain.finalized.store(102, Ordering::SeqCst);
+    world.pass(1_000).await;
+    assert_eq!(goes_on(102).await, Some(90), "however long");
+    let view = world.engine.handle().view(CHAIN).unwrap();
+    assert_eq!((view.witnessed.finalized.by_two, view.witnessed.finalized.by_one), (Some(90), Some(102)));
+    world.chain.other_calls_final(95);
+    assert_eq!(goes_on(103).await, Some(95));
 }

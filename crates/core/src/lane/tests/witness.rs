@@ -12,16 +12,19 @@ use crate::request::{Finality, OnDisplaced, OnReorg, Options};
 use crate::settings::LaneSettings;
 use crate::transaction::TxState;
 use crate::view::Receipt;
-use crate::witness::{Lack, SecondWord, Witnessed};
+use crate::witness::{Lack, SecondWord, TagWord, Witnessed};
 
 impl World {
     /// From now on two endpoints are configured, and both have shown the chain up to so many blocks below its head.
     fn two_show(&mut self, below: u64) {
         let head = self.chain.head().at.number;
+        let called = (self.chain.deep > 0).then(|| self.chain.finalized());
         self.chain.witnessed = Some(Witnessed {
             several: true,
             by_two: head.checked_sub(below),
             alone: false,
+            safe: TagWord::default(),
+            finalized: TagWord { by_two: called, by_one: called },
             lack: (below > 0).then(|| {
                 Arc::new(Lack {
                     since: self.desk.now,
@@ -396,4 +399,39 @@ fn the_receipt_of_a_no_op_that_sends_its_transaction_to_another_slot_is_not_left
     assert_eq!(world.desk.store.tx(id).status.slot, Some(Slot(5)));
     world.second_says(None);
     assert_eq!(world.desk.store.tx(id).status.slot, None, "it is checked anew");
+}
+
+#[test]
+fn what_only_one_endpoint_calls_final_ends_with_a_flag_and_decides_nothing_that_could_land_twice() {
+    let mut world = World::new(LaneSettings { finality: Finality::Finalized, ..settings() }, 2);
+    world.chain.deep = 1;
+    world.chain.tags.finalized = crate::view::Tag::Known;
+    world.show(0, true);
+    world.rest();
+    let id = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    for _ in 0..9 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.two_show(0);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(!world.desk.store.tx(id).status.single_witness);
+    // One endpoint's word has become enough.
+    let second = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    for _ in 0..9 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    let head = world.chain.head().at.number;
+    let (by_two, by_one) = (Some(1), Some(world.chain.finalized()));
+    let finalized = TagWord { by_two, by_one };
+    world.chain.witnessed = Some(Witnessed { several: true, finalized, ..Witnessed::by_one(head) });
+    world.show(0, true);
+    world.hear_second();
+    assert_eq!(world.desk.store.state(second), TxState::Confirmed);
+    assert!(world.desk.store.tx(second).status.single_witness);
+    let view = world.chain.view(0);
+    assert_eq!(view.settled_for([Finality::Finalized], 2), Some(1));
+    let unknown = crate::view::ChainView { finalized: None, ..view };
+    assert_eq!(unknown.settled_for([Finality::Blocks(2)], 2), None, "nor does depth decide it");
 }
