@@ -191,6 +191,13 @@ impl ChainView {
         self.head.at.number.saturating_sub(block.number)
     }
 
+    /// The time by which deadlines and days are judged: that of the head where there is one endpoint, else one that two have reached. None
+    /// while that is not known.
+    #[must_use]
+    pub fn time(&self) -> Option<Millis> {
+        if self.witnessed.several { self.witnessed.time } else { Some(self.head.timestamp) }
+    }
+
     /// The block from which depth is counted where it makes something final: the newest that two endpoints have shown, or
     /// the head where one endpoint's word is to do.
     #[must_use]

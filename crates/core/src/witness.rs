@@ -28,6 +28,8 @@ pub struct Witness {
     pub agrees: Option<u64>,
     /// The lowest number at which it has shown another block than ours.
     pub differs: Option<u64>,
+    /// The time of its newest block, as it gave it.
+    pub time: Option<Millis>,
     /// The newest blocks that it has called safe and finalized.
     pub safe: Option<BlockRef>,
     pub finalized: Option<BlockRef>,
@@ -68,6 +70,8 @@ pub struct Witnessed {
     /// Which blocks are called safe and finalized, where there are several.
     pub safe: TagWord,
     pub finalized: TagWord,
+    /// The block time that counts where there are several; none while nobody's does.
+    pub time: Option<Millis>,
 }
 
 /// The newest blocks that endpoints call safe, or finalized.
@@ -84,15 +88,15 @@ impl Witnessed {
     #[must_use]
     pub fn by_one(head: u64) -> Self {
         let (safe, finalized) = (TagWord::default(), TagWord::default());
-        Self { several: false, by_two: Some(head), alone: false, lack: None, safe, finalized }
+        Self { several: false, by_two: Some(head), alone: false, lack: None, safe, finalized, time: None }
     }
 
     /// The same blocks count, for the same reason.
     #[must_use]
     pub fn counts_alike(&self, other: &Self) -> bool {
         let long = |witnessed: &Self| witnessed.lack.as_ref().is_some_and(|lack| lack.disagree);
-        (self.several, self.by_two, self.alone, long(self))
-            == (other.several, other.by_two, other.alone, long(other))
+        (self.several, self.by_two, self.alone, self.time.is_some(), long(self))
+            == (other.several, other.by_two, other.alone, other.time.is_some(), long(other))
     }
 }
 
@@ -183,7 +187,46 @@ impl Watch {
             })
         });
         let (safe, finalized) = (TagWord::default(), TagWord::default());
-        Witnessed { several: true, by_two, alone: self.alone, lack, safe, finalized }
+        Witnessed { several: true, by_two, alone: self.alone, lack, safe, finalized, time: None }
+    }
+}
+
+/// A block time that lies this much ahead of all that is plausible is nobody's.
+const AHEAD: Duration = Duration::from_secs(3_600);
+
+/// Follows from look to look which block time two endpoints have reached. A block's hash covers its time, but nobody here computes it:
+/// an endpoint that shows the blocks of all others may show them days ahead. The time never goes back.
+#[derive(Debug, Default)]
+pub struct TimeWatch {
+    last: Option<Millis>,
+    /// The newest time that two gave, and when.
+    by_two: Option<(Millis, Duration)>,
+}
+
+impl TimeWatch {
+    /// The times of the newest blocks, one for each endpoint that has shown one. `alone` says that one endpoint's word counts, `clock` is
+    /// our own time of day, which may be wrong, and `now` does not step.
+    pub fn judge(
+        &mut self,
+        mut times: Vec<Millis>,
+        alone: bool,
+        now: Duration,
+        clock: Millis,
+    ) -> Option<Millis> {
+        times.sort_unstable_by_key(|time| std::cmp::Reverse(*time));
+        let (highest, second) = (times.first().copied(), times.get(1).copied());
+        let passed = self.by_two.map(|(time, at)| time.after(now.saturating_sub(at)));
+        let most = clock.max(passed.unwrap_or_default()).after(AHEAD);
+        let two = second.filter(|time| passed.is_none() || *time <= most);
+        if let Some(time) = two.filter(|time| self.by_two.is_none_or(|(before, _)| *time >= before)) {
+            self.by_two = Some((time, now));
+        }
+        // Before two have given any, one that our own clock bears out will do; where one counts alone, also one without.
+        let by_one =
+            alone || (self.by_two.is_none() && highest.is_some_and(|time| time <= clock.after(AHEAD)));
+        let one = highest.filter(|time| by_one && (*time <= most || (alone && passed.is_none())));
+        self.last = self.last.max(two).max(one);
+        self.last
     }
 }
 
@@ -275,6 +318,7 @@ mod tests {
             head: Some(head),
             agrees: Some(head),
             differs: None,
+            time: None,
             safe: None,
             finalized: None,
         }
@@ -433,5 +477,57 @@ mod tests {
         assert_eq!(counted(&mut watch, &down, 5_600).0, Some(60));
         let mut never = TagWatch::new(None, secs(0));
         assert_eq!(counted(&mut never, &alone, 1_000_000).0, None);
+    }
+
+    const HOUR: u64 = 3_600_000;
+    const NOON: Millis = Millis(1_800_000_000_000);
+
+    fn later(by: u64) -> Millis {
+        Millis(NOON.0 + by)
+    }
+
+    #[test]
+    fn the_block_time_is_one_that_two_endpoints_have_reached_and_never_goes_back() {
+        let mut watch = TimeWatch::default();
+        let mut at = |times: &[Millis], seconds: u64| {
+            watch.judge(times.to_vec(), false, secs(seconds), later(seconds * 1_000))
+        };
+        assert_eq!(at(&[NOON, NOON], 0), Some(NOON));
+        assert_eq!(at(&[later(12_000), later(24 * HOUR)], 12), Some(later(12_000)), "one is a day ahead");
+        assert_eq!(at(&[later(24_000), later(0)], 24), Some(later(12_000)), "one is behind");
+        assert_eq!(at(&[later(36_000)], 36), Some(later(12_000)), "one has shown nothing");
+        assert_eq!(at(&[later(24 * HOUR), later(48_000), later(48_000)], 48), Some(later(48_000)));
+        // Both leap, and neither our clock nor the time that has passed bears it out.
+        assert_eq!(at(&[later(24 * HOUR); 2], 60), Some(later(48_000)));
+    }
+
+    #[test]
+    fn a_clock_of_ours_that_is_wrong_by_years_stops_no_block_time() {
+        for clock in [Millis(0), later(10 * 365 * 24 * HOUR)] {
+            let mut watch = TimeWatch::default();
+            for block in 0..200 {
+                let time = later(block * HOUR / 2);
+                assert_eq!(watch.judge(vec![time; 2], false, secs(block * 1_800), clock), Some(time));
+            }
+        }
+    }
+
+    #[test]
+    fn one_endpoint_that_counts_alone_moves_the_time_no_further_than_an_hour() {
+        let mut watch = TimeWatch::default();
+        assert_eq!(watch.judge(vec![NOON; 2], false, secs(0), NOON), Some(NOON));
+        let mut time = NOON;
+        for step in 1..100 {
+            let ahead = later(step * HOUR / 2);
+            time = watch.judge(vec![ahead], true, secs(700 + step), later(700_000)).unwrap();
+        }
+        assert!(time <= later(HOUR + 799_000), "{time:?} is {} ms ahead", time.0 - NOON.0);
+        // From the start on it is all there is, as far as our clock bears it out; and when it counts alone, in any case.
+        assert_eq!(TimeWatch::default().judge(vec![NOON], false, secs(0), NOON), Some(NOON));
+        assert_eq!(TimeWatch::default().judge(vec![later(2 * HOUR)], false, secs(0), NOON), None);
+        assert_eq!(
+            TimeWatch::default().judge(vec![later(2 * HOUR)], true, secs(0), NOON),
+            Some(later(2 * HOUR))
+        );
     }
 }

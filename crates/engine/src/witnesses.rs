@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use landfall_core::ChainId;
 use landfall_core::view::BlockRef;
-use landfall_core::witness::{TagWatch, Watch, Witness, Witnessed};
+use landfall_core::witness::{TagWatch, TimeWatch, Watch, Witness, Witnessed};
 use tokio::time::Instant;
 
 use crate::supervisor::Shared;
@@ -14,6 +14,7 @@ pub(crate) struct Witnesses {
     watch: Watch,
     safe: TagWatch,
     finalized: TagWatch,
+    time: TimeWatch,
     /// By a clock that does not step: a leap of the time of day must not let one endpoint decide.
     begun: Instant,
     told: Told,
@@ -34,6 +35,7 @@ impl Witnesses {
             watch: Watch::new(wait, Duration::ZERO),
             safe: tag(),
             finalized: tag(),
+            time: TimeWatch::default(),
             begun: Instant::now(),
             told: Told::Nothing,
         }
@@ -46,7 +48,12 @@ impl Witnesses {
         head: u64,
         shown: &[Witness],
     ) -> Witnessed {
-        let witnessed = self.watch.judge(head, shown, self.begun.elapsed(), shared.parts.clock.now());
+        let (now, clock) = (self.begun.elapsed(), shared.parts.clock.now());
+        let mut witnessed = self.watch.judge(head, shown, now, clock);
+        if witnessed.several {
+            let times = shown.iter().filter_map(|witness| witness.time).collect();
+            witnessed.time = self.time.judge(times, witnessed.alone, now, clock);
+        }
         self.tell(chain, head, &witnessed);
         witnessed
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use landfall_core::Millis;
 use landfall_core::ports::chain::BlockAt;
 use landfall_core::view::{Block, BlockRef};
 use landfall_core::witness::Witness;
@@ -41,6 +42,8 @@ pub(crate) struct Shown {
     up: bool,
     /// When it was last asked for more than its head.
     asked_more: Option<Instant>,
+    /// The time of its head, as it gave it.
+    time: Option<Millis>,
     /// The newest blocks that it has called safe and finalized.
     safe: Option<BlockRef>,
     finalized: Option<BlockRef>,
@@ -54,7 +57,8 @@ impl Shown {
         }
         self.asked = Some(asked);
         self.up = head.is_some();
-        let Some(Block { at, parent, .. }) = head else { return };
+        let Some(Block { at, parent, timestamp, .. }) = head else { return };
+        self.time = Some(*timestamp);
         if self.newest() == Some(*at) {
             return;
         }
@@ -172,6 +176,7 @@ fn of_one(endpoint: &Endpoint, ours: &BTreeMap<u64, B256>) -> Witness {
         head: shown.newest().map(|head| head.number),
         agrees,
         differs,
+        time: shown.time,
         safe: shown.safe,
         finalized: shown.finalized,
     }
@@ -195,7 +200,7 @@ async fn ask(endpoint: &Endpoint, head: BlockRef, numbers: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landfall_core::{Gas, Millis};
+    use landfall_core::Gas;
 
     fn hash(number: u64, fork: u8) -> B256 {
         let mut bytes = [fork; 32];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain};
 use landfall_core::witness::by_two;
-use landfall_core::{Account, Slot};
+use landfall_core::{Account, Millis, Slot};
 use serde_json::{Value, json};
 
 use crate::harness::stub::{Mood, Say, Stub};
@@ -214,5 +214,7 @@ async fn each_endpoint_has_its_own_word_on_what_is_safe_and_final() {
             .collect();
         said.sort_unstable();
         assert_eq!(said, [(Some(80), Some(60)), (Some(100), Some(100))]);
+        let times: Vec<_> = chain.witnesses(&ours(100)).await.iter().map(|witness| witness.time).collect();
+        assert_eq!(times, [Some(Millis(100_000)); 2], "and on the time of its newest block");
     }
 }

@@ -246,7 +246,7 @@ impl Lane {
 
     /// Deadlines, judged by block time: a chain that stands still lets nothing expire (E7).
     pub(super) fn expire(&mut self, now: Millis) {
-        let Some(head) = self.live_view().map(|view| view.head.timestamp) else { return };
+        let Some(head) = self.live_view().and_then(|view| view.time()) else { return };
         let head = self.planted_time(head, now);
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()

@@ -306,6 +306,7 @@ fn moves(before: &ChainView, after: &ChainView, signer: crate::Account) -> bool 
         account.map(|account| (account.count, account.balance, account.delegated))
     };
     before.head != after.head
+        || before.time() != after.time()
         || (before.safe, before.finalized) != (after.safe, after.finalized)
         || !before.witnessed.counts_alike(&after.witnessed)
         || before.fees != after.fees

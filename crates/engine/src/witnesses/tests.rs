@@ -54,6 +54,8 @@ struct Empty {
     /// Its final block, or one of these.
     finalized: AtomicU64,
     other: Mutex<Option<Witness>>,
+    /// The times that the two give for their newest blocks.
+    times: Mutex<(Millis, Millis)>,
 }
 
 fn hash(number: u64) -> B256 {
@@ -81,6 +83,7 @@ impl Empty {
             head: Some(head),
             agrees: Some(agrees),
             differs,
+            time: Some(self.times.lock().unwrap().1),
             safe: None,
             finalized: None,
         });
@@ -134,6 +137,7 @@ impl Chain for Empty {
             head,
             agrees: head,
             differs: None,
+            time: Some(self.times.lock().unwrap().0),
             safe: None,
             finalized: called(self.finalized.load(Ordering::SeqCst)),
         };
@@ -350,4 +354,24 @@ async fn a_final_block_is_one_that_two_endpoints_call_so() {
     assert_eq!((view.witnessed.finalized.by_two, view.witnessed.finalized.by_one), (Some(90), Some(102)));
     world.chain.other_calls_final(95);
     assert_eq!(goes_on(103).await, Some(95));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_chain_is_one_that_two_endpoints_give() {
+    let world = World::new(Some((100, true))).await;
+    let day = 86_400_000;
+    let goes_on = async |ours: u64, others: u64| {
+        *world.chain.times.lock().unwrap() = (Millis(ours), Millis(others));
+        let head = world.chain.head.fetch_add(1, Ordering::SeqCst) + 1;
+        world.chain.other(head, None, true);
+        world.pass(2).await;
+        world.engine.handle().view(CHAIN).unwrap().time()
+    };
+    assert_eq!(goes_on(1_000_000, 1_000_000).await, Some(Millis(1_000_000)));
+    assert_eq!(goes_on(1_002_000 + day, 1_002_000).await, Some(Millis(1_002_000)), "one is a day ahead");
+    assert_eq!(goes_on(1_004_000, 1_004_000 + 30 * day).await, Some(Millis(1_004_000)));
+    // With one endpoint its head says the time, whatever it is.
+    let alone = World::new(None).await;
+    let view = alone.engine.handle().view(CHAIN).unwrap();
+    assert_eq!(view.time(), Some(view.head.timestamp));
 }

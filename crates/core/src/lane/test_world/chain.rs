@@ -35,7 +35,7 @@ impl Mined {
 pub(in super::super) struct ModelBlock {
     pub(in super::super) at: BlockRef,
     parent: B256,
-    timestamp: Millis,
+    pub(in super::super) timestamp: Millis,
     pub(in super::super) txs: Vec<Mined>,
 }
 

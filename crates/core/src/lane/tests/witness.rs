@@ -24,6 +24,7 @@ impl World {
             by_two: head.checked_sub(below),
             alone: false,
             safe: TagWord::default(),
+            time: Some(self.chain.head().timestamp),
             finalized: TagWord { by_two: called, by_one: called },
             lack: (below > 0).then(|| {
                 Arc::new(Lack {
@@ -434,4 +435,49 @@ fn what_only_one_endpoint_calls_final_ends_with_a_flag_and_decides_nothing_that_
     assert_eq!(view.settled_for([Finality::Finalized], 2), Some(1));
     let unknown = crate::view::ChainView { finalized: None, ..view };
     assert_eq!(unknown.settled_for([Finality::Blocks(2)], 2), None, "nor does depth decide it");
+}
+
+// covers: E7
+#[test]
+fn a_block_time_that_one_endpoint_gives_ends_no_day_and_passes_no_deadline() {
+    let mut world = world(settings());
+    world.two_show(0);
+    let time = world.chain.head().timestamp;
+    let day = 86_400_000;
+    let options = Options { deadline: Some(crate::Millis(time.0 + day / 4)), ..Options::default() };
+    let id = world.submit_as(super::payment_with_gas(1), options);
+    world.rest();
+    assert_eq!(world.desk.store.state(id), TxState::Broadcast);
+    let tell = |world: &mut World, shown: u64, by_two: Option<u64>| {
+        if let Some(witnessed) = &mut world.chain.witnessed {
+            witnessed.time = by_two.map(crate::Millis);
+        }
+        let mut view = world.chain.view(0);
+        view.head.timestamp = crate::Millis(shown);
+        world.turn(vec![LaneEvent::Chain { view: Arc::new(view), receipts: Vec::new() }]);
+    };
+    tell(&mut world, time.0 + 3 * day, Some(time.0));
+    assert!(world.desk.store.tx(id).status.ending.is_none(), "two have not reached it");
+    tell(&mut world, time.0 + 3 * day, None);
+    assert!(world.desk.store.tx(id).status.ending.is_none(), "nobody knows the time");
+    tell(&mut world, time.0 + 3 * day, Some(time.0 + day));
+    assert!(world.desk.store.tx(id).status.ending.is_some());
+}
+
+#[test]
+fn a_day_that_only_one_endpoint_shows_gives_no_new_budget() {
+    let budget = crate::Wei(alloy_primitives::U256::from(1_000_000_000_000_000_000_u64));
+    let mut world = world(LaneSettings { max_spend_per_day: Some(budget), ..settings() });
+    world.two_show(0);
+    let day = 86_400_000;
+    let now = world.chain.head().timestamp.0 / day;
+    world.desk.lane.row.spend = crate::ports::store::Spend { day: now, fees: budget };
+    assert_eq!(world.desk.lane.budget_left(), Some(alloy_primitives::U256::ZERO));
+    let mut view = world.chain.view(0);
+    view.head.timestamp = crate::Millis(view.head.timestamp.0 + 2 * day);
+    world.turn(vec![LaneEvent::Chain { view: Arc::new(view.clone()), receipts: Vec::new() }]);
+    assert_eq!(world.desk.lane.budget_left(), Some(alloy_primitives::U256::ZERO));
+    view.witnessed.time = Some(view.head.timestamp);
+    world.turn(vec![LaneEvent::Chain { view: Arc::new(view), receipts: Vec::new() }]);
+    assert_eq!(world.desk.lane.budget_left(), Some(budget.0));
 }
