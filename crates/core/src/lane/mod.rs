@@ -262,6 +262,9 @@ struct SlotWork {
     looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
+    /// The receipt is one that the store had. Whoever gave it may have been taken out since for giving it: it ends nothing before it was
+    /// looked up again.
+    stored: bool,
     /// A second endpoint's word on the receipt.
     second: Option<Box<second::Second>>,
     proving: bool,
@@ -525,6 +528,7 @@ impl Lane {
             let slot_record = lane.slots.entry(slot);
             slot_record.tx = Some(tx.id);
             slot_record.mined.clone_from(&tx.status.receipt);
+            slot_record.work.stored = tx.status.receipt.is_some();
             lane.bound.insert(tx);
         }
         lane.load_ended(record.ended);

@@ -139,7 +139,7 @@ impl Lane {
         receipt: &Receipt,
         view: &ChainView,
     ) -> GivenBy {
-        if self.uncounted(slot, receipt, view).is_some() {
+        if record.work.stored || self.uncounted(slot, receipt, view).is_some() {
             return GivenBy::Nobody;
         }
         if !view.witnessed.several {
@@ -182,6 +182,9 @@ impl Lane {
                 "an endpoint shows a receipt of {hash} in block {block}, and the account's count there is {count}: nonce {slot} cannot \
                  have been used, so it does not end by that"
             ));
+        }
+        if record.work.stored && is_final {
+            return Some("its receipt was stored before the start, and is looked up again".to_owned());
         }
         if !view.witnessed.several {
             return None;

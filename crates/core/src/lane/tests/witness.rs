@@ -481,3 +481,27 @@ fn a_day_that_only_one_endpoint_shows_gives_no_new_budget() {
     world.turn(vec![LaneEvent::Chain { view: Arc::new(view), receipts: Vec::new() }]);
     assert_eq!(world.desk.lane.budget_left(), Some(budget.0));
 }
+
+/// The wrong endpoint was taken out of the configuration, as `stuckReason` says: what it gave must not count then.
+#[test]
+fn a_receipt_that_the_store_had_ends_nothing_before_it_is_looked_up_again() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    let hash = world.desk.lane.slots.get(&Slot(5)).unwrap().attempts[0].hash;
+    world.chain.mine(100, true, world.desk.now);
+    let true_one = world.chain.receipts(&[hash]).remove(0);
+    let view = Arc::new(world.chain.view(0));
+    let false_one = Receipt { success: false, ..true_one.clone() };
+    world.turn(vec![LaneEvent::Chain { view, receipts: vec![false_one.clone()] }]);
+    assert_eq!(world.desk.store.tx(id).status.receipt, Some(false_one));
+    world.play(Step::Crash);
+    for _ in 0..3 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    // One endpoint is left, and the block was read before the lane was loaded.
+    world.show(0, false);
+    assert_eq!(world.desk.store.state(id), TxState::Mined);
+    world.rest();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert_eq!(world.desk.store.tx(id).status.receipt, Some(true_one));
+}
