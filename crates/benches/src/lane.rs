@@ -220,7 +220,7 @@ impl Desk {
             Action::Probe(wanted) => LaneEvent::Pooled(
                 wanted.into_iter().map(|(slot, hash)| Pooled { slot, hash, shown: Some(true) }).collect(),
             ),
-            other @ (Action::Look(_) | Action::Prove(_) | Action::Follow(_)) => {
+            other @ (Action::Look(_) | Action::Second(_) | Action::Prove(_) | Action::Follow(_)) => {
                 bail!("nothing goes wrong here, and yet the lane asks for {other:?}")
             }
         })

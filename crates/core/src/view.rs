@@ -191,6 +191,13 @@ impl ChainView {
         self.head.at.number.saturating_sub(block.number)
     }
 
+    /// The time by which deadlines and days are judged: that of the head where there is one endpoint, else one that two have reached. None
+    /// while that is not known.
+    #[must_use]
+    pub fn time(&self) -> Option<Millis> {
+        if self.witnessed.several { self.witnessed.time } else { Some(self.head.timestamp) }
+    }
+
     /// The block from which depth is counted where it makes something final: the newest that two endpoints have shown, or
     /// the head where one endpoint's word is to do.
     #[must_use]
@@ -215,7 +222,13 @@ impl ChainView {
     /// The same as far as two endpoints say so. Time changes nothing about it.
     #[must_use]
     pub fn final_by_two(&self, finality: Finality) -> Option<u64> {
-        self.final_below(finality, self.witnessed.by_two?)
+        let by_two = self.final_below(finality, self.witnessed.by_two?)?;
+        let called = match finality {
+            Finality::Safe if self.witnessed.several => self.witnessed.safe.by_two?,
+            Finality::Finalized if self.witnessed.several => self.witnessed.finalized.by_two?,
+            Finality::Blocks(_) | Finality::Safe | Finality::Finalized => by_two,
+        };
+        Some(by_two.min(called))
     }
 
     fn final_below(&self, finality: Finality, top: u64) -> Option<u64> {
@@ -226,6 +239,12 @@ impl ChainView {
         }
     }
 
+    /// The chain calls blocks final, also if only one of several endpoints has said which: what it would not call so yet is not
+    /// decided by depth then.
+    fn calls_final(&self) -> bool {
+        self.finalized.is_some() || (self.witnessed.several && self.tags.finalized == Tag::Known)
+    }
+
     /// The newest block by which something may be decided that a reorganisation must not undo: that a slot is a stranger's,
     /// or that its transaction may have another one. It has each of these finalities, and the chain itself calls it final
     /// or, where the chain says no such thing, it lies at that depth; and two endpoints say so, where there are two.
@@ -234,9 +253,9 @@ impl ChainView {
     /// depths, what the shallower one gave up could come back and land beside what the deeper one still holds.
     #[must_use]
     pub fn settled_for(&self, finalities: impl IntoIterator<Item = Finality>, depth: u64) -> Option<u64> {
-        let of_chain = match self.finalized {
-            Some(_) => self.final_by_two(Finality::Finalized),
-            None => self.final_by_two(Finality::Blocks(depth)),
+        let of_chain = match self.calls_final() {
+            true => self.final_by_two(Finality::Finalized),
+            false => self.final_by_two(Finality::Blocks(depth)),
         };
         let mut asked = finalities.into_iter().map(|finality| self.final_by_two(finality));
         asked.try_fold(of_chain?, |settled, number| Some(settled.min(number?)))
@@ -250,6 +269,7 @@ impl ChainView {
         let top = self.counted_from()?;
         match self.finalized {
             Some(finalized) => Some(finalized.min(top).max(top.saturating_sub(DEEPEST_WATCH))),
+            None if self.calls_final() => top.checked_sub(DEEPEST_WATCH),
             None => top.checked_sub(depth),
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Millis;
+use crate::view::{BlockRef, Receipt};
 
 /// A fork of this many blocks is ordinary: it ends by itself.
 pub const SHORT_FORK: u64 = 6;
@@ -27,6 +28,11 @@ pub struct Witness {
     pub agrees: Option<u64>,
     /// The lowest number at which it has shown another block than ours.
     pub differs: Option<u64>,
+    /// The time of its newest block, as it gave it.
+    pub time: Option<Millis>,
+    /// The newest blocks that it has called safe and finalized.
+    pub safe: Option<BlockRef>,
+    pub finalized: Option<BlockRef>,
 }
 
 impl Witness {
@@ -61,21 +67,36 @@ pub struct Witnessed {
     pub alone: bool,
     /// Why the head is not known to two, where it is not.
     pub lack: Option<Arc<Lack>>,
+    /// Which blocks are called safe and finalized, where there are several.
+    pub safe: TagWord,
+    pub finalized: TagWord,
+    /// The block time that counts where there are several; none while nobody's does.
+    pub time: Option<Millis>,
+}
+
+/// The newest blocks that endpoints call safe, or finalized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TagWord {
+    /// The newest that two have called so.
+    pub by_two: Option<u64>,
+    /// The newest that any has.
+    pub by_one: Option<u64>,
 }
 
 impl Witnessed {
     /// One endpoint is configured: whatever it shows counts.
     #[must_use]
     pub fn by_one(head: u64) -> Self {
-        Self { several: false, by_two: Some(head), alone: false, lack: None }
+        let (safe, finalized) = (TagWord::default(), TagWord::default());
+        Self { several: false, by_two: Some(head), alone: false, lack: None, safe, finalized, time: None }
     }
 
     /// The same blocks count, for the same reason.
     #[must_use]
     pub fn counts_alike(&self, other: &Self) -> bool {
         let long = |witnessed: &Self| witnessed.lack.as_ref().is_some_and(|lack| lack.disagree);
-        (self.several, self.by_two, self.alone, long(self))
-            == (other.several, other.by_two, other.alone, long(other))
+        (self.several, self.by_two, self.alone, self.time.is_some(), long(self))
+            == (other.several, other.by_two, other.alone, other.time.is_some(), long(other))
     }
 }
 
@@ -109,6 +130,19 @@ impl Lack {
         };
         format!("block {block} is shown by one endpoint only: waiting for a second one{wait}; {others}")
     }
+}
+
+/// A receipt that one endpoint gave, as others see it. What ends a transaction is whether it is there and what its status is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecondWord {
+    /// Two endpoints gave it, or one is all there is.
+    Same,
+    /// Endpoints that answer differ about it: what each says.
+    Differs(String),
+    /// Two say something else: the same attempt with another status, or that the block does not hold it.
+    Wrong(Option<Box<Receipt>>),
+    /// No second one could say, for so long.
+    Lacking { waited: Duration, why: String },
 }
 
 /// Follows from look to look what two endpoints have shown. Its time never steps: any beginning will do, as long as it is
@@ -152,7 +186,87 @@ impl Watch {
                 others: Others { head, by_two, witnesses }.to_string(),
             })
         });
-        Witnessed { several: true, by_two, alone: self.alone, lack }
+        let (safe, finalized) = (TagWord::default(), TagWord::default());
+        Witnessed { several: true, by_two, alone: self.alone, lack, safe, finalized, time: None }
+    }
+}
+
+/// A block time that lies this much ahead of all that is plausible is nobody's.
+const AHEAD: Duration = Duration::from_secs(3_600);
+
+/// Follows from look to look which block time two endpoints have reached. A block's hash covers its time, but nobody here computes it:
+/// an endpoint that shows the blocks of all others may show them days ahead. The time never goes back.
+#[derive(Debug, Default)]
+pub struct TimeWatch {
+    last: Option<Millis>,
+    /// The newest time that two gave, and when.
+    by_two: Option<(Millis, Duration)>,
+}
+
+impl TimeWatch {
+    /// The times of the newest blocks, one for each endpoint that has shown one. `alone` says that one endpoint's word counts, `clock` is
+    /// our own time of day, which may be wrong, and `now` does not step.
+    pub fn judge(
+        &mut self,
+        mut times: Vec<Millis>,
+        alone: bool,
+        now: Duration,
+        clock: Millis,
+    ) -> Option<Millis> {
+        times.sort_unstable_by_key(|time| std::cmp::Reverse(*time));
+        let (highest, second) = (times.first().copied(), times.get(1).copied());
+        let passed = self.by_two.map(|(time, at)| time.after(now.saturating_sub(at)));
+        let most = clock.max(passed.unwrap_or_default()).after(AHEAD);
+        let two = second.filter(|time| passed.is_none() || *time <= most);
+        if let Some(time) = two.filter(|time| self.by_two.is_none_or(|(before, _)| *time >= before)) {
+            self.by_two = Some((time, now));
+        }
+        // Before two have given any, one that our own clock bears out will do; where one counts alone, also one without.
+        let by_one =
+            alone || (self.by_two.is_none() && highest.is_some_and(|time| time <= clock.after(AHEAD)));
+        let one = highest.filter(|time| by_one && (*time <= most || (alone && passed.is_none())));
+        self.last = self.last.max(two).max(one);
+        self.last
+    }
+}
+
+/// Follows from look to look which blocks endpoints call safe, or finalized. An endpoint that called more of the chain so than
+/// another one that answers is not believed, however long. Those that are down, or know no such blocks, are waited for.
+#[derive(Debug)]
+pub struct TagWatch {
+    /// As of [`Watch`].
+    wait: Option<Duration>,
+    last: Option<BlockRef>,
+    since: Duration,
+}
+
+impl TagWatch {
+    #[must_use]
+    pub fn new(wait: Option<Duration>, now: Duration) -> Self {
+        Self { wait, last: None, since: now }
+    }
+
+    /// What each endpoint calls so, as far as it is part of our chain, and whether it is up. The block is the one that counts.
+    pub fn judge(
+        &mut self,
+        said: &[(bool, Option<BlockRef>)],
+        is_ours: impl Fn(&BlockRef) -> bool,
+        now: Duration,
+    ) -> (TagWord, Option<BlockRef>) {
+        let ours = |word: Option<BlockRef>| word.filter(&is_ours);
+        let mut words: Vec<BlockRef> = said.iter().filter_map(|(_, word)| ours(*word)).collect();
+        words.sort_unstable_by_key(|word| std::cmp::Reverse(word.number));
+        let (highest, second) = (words.first().copied(), words.get(1).copied());
+        let by_two = second.or(self.last.filter(&is_ours));
+        let lower = |(up, word): &(bool, Option<BlockRef>)| *up && word.is_some() && ours(*word) != highest;
+        if by_two != self.last || by_two == highest || said.iter().any(lower) {
+            self.since = now;
+        }
+        self.last = by_two;
+        let waited = now.saturating_sub(self.since);
+        let alone = self.wait.is_some_and(|wait| waited >= wait);
+        let number = |block: Option<BlockRef>| block.map(|block| block.number);
+        (TagWord { by_two: number(by_two), by_one: number(highest) }, if alone { highest } else { by_two })
     }
 }
 
@@ -204,6 +318,9 @@ mod tests {
             head: Some(head),
             agrees: Some(head),
             differs: None,
+            time: None,
+            safe: None,
+            finalized: None,
         }
     }
 
@@ -317,5 +434,100 @@ mod tests {
         let found = watch.judge(5_000, &[witness("a", 5_000), syncing.clone()], secs(599), CLOCK);
         assert_eq!((found.by_two, found.alone), (None, false));
         assert!(watch.judge(5_001, &[witness("a", 5_001), syncing], secs(600), CLOCK).alone);
+    }
+
+    fn called(number: u64) -> Option<BlockRef> {
+        Some(BlockRef { number, hash: alloy_primitives::B256::ZERO })
+    }
+
+    fn counted(watch: &mut TagWatch, said: &[(bool, Option<BlockRef>)], at: u64) -> (Option<u64>, TagWord) {
+        let (word, block) = watch.judge(said, |block| block.number <= 100, secs(at));
+        (block.map(|block| block.number), word)
+    }
+
+    #[test]
+    fn the_newest_block_with_a_tag_is_the_one_that_two_call_so() {
+        let mut watch = TagWatch::new(Some(WAIT), secs(0));
+        let said = [(true, called(100)), (true, called(36))];
+        for at in [0, 700, 100_000] {
+            let word = TagWord { by_two: Some(36), by_one: Some(100) };
+            assert_eq!(counted(&mut watch, &said, at), (Some(36), word), "one calls its head final");
+        }
+        let said = [(true, called(100)), (true, called(36)), (false, called(37))];
+        assert_eq!(
+            counted(&mut watch, &said, 100_001).0,
+            Some(37),
+            "what one said that is down now stays said"
+        );
+        // A word about blocks that are not ours, or not yet, is none; what two said before stays.
+        assert_eq!(counted(&mut watch, &[(true, called(101)), (true, called(40))], 100_002).0, Some(37));
+    }
+
+    #[test]
+    fn a_tag_of_one_endpoint_counts_after_the_wait_unless_another_one_that_answers_shows_less() {
+        let mut watch = TagWatch::new(Some(WAIT), secs(0));
+        let alone = [(true, called(50)), (true, None)];
+        assert_eq!(counted(&mut watch, &alone, 599).0, None, "the other one knows no such blocks");
+        let (block, word) = counted(&mut watch, &alone, 600);
+        assert_eq!((block, word), (Some(50), TagWord { by_two: None, by_one: Some(50) }));
+        let less = [(true, called(60)), (true, called(40))];
+        assert_eq!(counted(&mut watch, &less, 5_000).0, Some(40));
+        let down = [(true, called(60)), (false, called(40))];
+        assert_eq!(counted(&mut watch, &down, 5_599).0, Some(40));
+        assert_eq!(counted(&mut watch, &down, 5_600).0, Some(60));
+        let mut never = TagWatch::new(None, secs(0));
+        assert_eq!(counted(&mut never, &alone, 1_000_000).0, None);
+    }
+
+    const HOUR: u64 = 3_600_000;
+    const NOON: Millis = Millis(1_800_000_000_000);
+
+    fn later(by: u64) -> Millis {
+        Millis(NOON.0 + by)
+    }
+
+    #[test]
+    fn the_block_time_is_one_that_two_endpoints_have_reached_and_never_goes_back() {
+        let mut watch = TimeWatch::default();
+        let mut at = |times: &[Millis], seconds: u64| {
+            watch.judge(times.to_vec(), false, secs(seconds), later(seconds * 1_000))
+        };
+        assert_eq!(at(&[NOON, NOON], 0), Some(NOON));
+        assert_eq!(at(&[later(12_000), later(24 * HOUR)], 12), Some(later(12_000)), "one is a day ahead");
+        assert_eq!(at(&[later(24_000), later(0)], 24), Some(later(12_000)), "one is behind");
+        assert_eq!(at(&[later(36_000)], 36), Some(later(12_000)), "one has shown nothing");
+        assert_eq!(at(&[later(24 * HOUR), later(48_000), later(48_000)], 48), Some(later(48_000)));
+        // Both leap, and neither our clock nor the time that has passed bears it out.
+        assert_eq!(at(&[later(24 * HOUR); 2], 60), Some(later(48_000)));
+    }
+
+    #[test]
+    fn a_clock_of_ours_that_is_wrong_by_years_stops_no_block_time() {
+        for clock in [Millis(0), later(10 * 365 * 24 * HOUR)] {
+            let mut watch = TimeWatch::default();
+            for block in 0..200 {
+                let time = later(block * HOUR / 2);
+                assert_eq!(watch.judge(vec![time; 2], false, secs(block * 1_800), clock), Some(time));
+            }
+        }
+    }
+
+    #[test]
+    fn one_endpoint_that_counts_alone_moves_the_time_no_further_than_an_hour() {
+        let mut watch = TimeWatch::default();
+        assert_eq!(watch.judge(vec![NOON; 2], false, secs(0), NOON), Some(NOON));
+        let mut time = NOON;
+        for step in 1..100 {
+            let ahead = later(step * HOUR / 2);
+            time = watch.judge(vec![ahead], true, secs(700 + step), later(700_000)).unwrap();
+        }
+        assert!(time <= later(HOUR + 799_000), "{time:?} is {} ms ahead", time.0 - NOON.0);
+        // From the start on it is all there is, as far as our clock bears it out; and when it counts alone, in any case.
+        assert_eq!(TimeWatch::default().judge(vec![NOON], false, secs(0), NOON), Some(NOON));
+        assert_eq!(TimeWatch::default().judge(vec![later(2 * HOUR)], false, secs(0), NOON), None);
+        assert_eq!(
+            TimeWatch::default().judge(vec![later(2 * HOUR)], true, secs(0), NOON),
+            Some(later(2 * HOUR))
+        );
     }
 }

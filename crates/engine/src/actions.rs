@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use landfall_core::attempt::Draft;
 use landfall_core::lane::{Action, LaneEvent, Loaded, Outgoing, Pooled, PrepareJob, Prepared, Sent};
@@ -13,6 +14,7 @@ use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::{Chain, Codec, Error as ChainError, EstimateFailure};
 use landfall_core::ports::signer;
 use landfall_core::view::{BlockRef, Receipt, Standing};
+use landfall_core::witness::SecondWord;
 use landfall_core::{CommandId, LaneId, Slot, TxHash, TxId};
 
 use crate::mailbox::Mailbox;
@@ -81,6 +83,7 @@ fn work(
         Action::Sign(drafts) => Box::pin(async move { sign(&shared, chain.as_ref(), lane, drafts).await }),
         Action::Send(outgoing) => Box::pin(async move { send(&shared, chain.as_ref(), outgoing).await }),
         Action::Look(slots) => Box::pin(async move { look(&shared, chain.as_ref(), slots).await }),
+        Action::Second(given) => Box::pin(async move { second(chain.as_ref(), given).await }),
         Action::Prove(proof) => Box::pin(async move { prove(chain.as_ref(), lane, proof).await }),
         Action::Follow(ids) => Box::pin(async move { follow(&shared, lane, ids).await }),
         Action::Probe(wanted) => Box::pin(async move { probe(chain.as_ref(), wanted).await }),
@@ -104,6 +107,12 @@ fn otherwise(action: &Action) -> LaneEvent {
             LaneEvent::Signed(drafts.iter().map(failed).collect())
         }
         Action::Send(outgoing) => LaneEvent::Sent(outgoing.iter().map(|out| unknown(out, &lost())).collect()),
+        Action::Second(given) => {
+            let lacking = || SecondWord::Lacking { waited: Duration::ZERO, why: lost() };
+            LaneEvent::Second(
+                given.iter().map(|(slot, receipt)| (*slot, receipt.clone(), lacking())).collect(),
+            )
+        }
         Action::Prove(proof) => LaneEvent::Unproven { slot: proof.slot },
         Action::Follow(ids) => LaneEvent::FollowFailed { asked: ids.clone() },
         Action::Probe(wanted) => pooled(wanted, |_| None),
@@ -282,6 +291,15 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
     checked(shared, chain, ReceiptCheck::Found, with);
     checked(shared, chain, ReceiptCheck::Missing, slots.len() - with);
     LaneEvent::Looked { slots: slots.into_iter().map(|(slot, _)| slot).collect(), found }
+}
+
+/// What a second endpoint says of these receipts.
+async fn second(chain: &dyn Chain, given: Vec<(Slot, Receipt)>) -> LaneEvent {
+    let (slots, receipts): (Vec<Slot>, Vec<Receipt>) = given.into_iter().unzip();
+    let words = chain.second(&receipts).await;
+    LaneEvent::Second(
+        slots.into_iter().zip(receipts).zip(words).map(|((slot, of), word)| (slot, of, word)).collect(),
+    )
 }
 
 fn checked(shared: &Shared, chain: &dyn Chain, result: ReceiptCheck, slots: usize) {

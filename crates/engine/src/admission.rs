@@ -172,7 +172,7 @@ pub(crate) fn check(
     if payload.to.is_none() && payload.data.as_ref().is_empty() {
         return Err(Refused::NothingToDo);
     }
-    let block_time = view.filter(|view| view.status == ChainStatus::Live).map(|view| view.head.timestamp);
+    let block_time = view.filter(|view| view.status == ChainStatus::Live).and_then(ChainView::time);
     if is_late(deadline, block_time, now) {
         return Err(Refused::DeadlinePassed);
     }

@@ -342,8 +342,8 @@ impl Directory {
     pub(crate) fn block_time(&self) -> Option<Millis> {
         let inner = self.inner();
         let time = |chain: &OfChain| {
-            let head = chain.newest.as_ref()?.head;
-            Some(head.timestamp.after(chain.head_since?.elapsed()))
+            let time = chain.newest.as_ref()?.time()?;
+            Some(time.after(chain.head_since?.elapsed()))
         };
         inner.chains.values().filter_map(time).max()
     }

@@ -3,6 +3,7 @@
 use landfall_core::lane::{LaneEvent, Proof};
 use landfall_core::ports::chain::{BlockAt, Chain, Error};
 use landfall_core::view::BlockRef;
+use landfall_core::witness::SecondWord;
 use landfall_core::{LaneId, Slot};
 
 #[cfg(test)]
@@ -27,6 +28,17 @@ pub(crate) async fn prove(chain: &dyn Chain, lane: LaneId, proof: Proof) -> Lane
         }
         if let Some(taker) = &mut taker {
             taker.receipt = receipts.into_iter().find(|receipt| receipt.hash == taker.hash);
+            // A transaction may end as this says, so it is no word of one endpoint alone; nor is that there is none.
+            let words = chain.second(taker.receipt.as_slice()).await;
+            let is_known = match words.first() {
+                Some(word) => *word == SecondWord::Same,
+                None => chain.endpoints().len() < 2,
+            };
+            if !is_known {
+                let hash = taker.hash;
+                tracing::debug!(chain = %lane.chain, %slot, %hash, ?words, "no two endpoints give the receipt of what took the slot");
+                return Ok(None);
+            }
         }
         Ok::<_, Error>(Some(LaneEvent::Foreign { slot, block, taker }))
     };

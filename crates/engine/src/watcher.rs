@@ -150,6 +150,8 @@ impl Watcher {
     async fn look_again(&mut self, before: &ChainView) -> Result<(), Error> {
         let id = self.chain.id();
         let witnessed = self.witnessed(before.head.at.number).await;
+        let (safe, finalized) = (before.witnessed.safe, before.witnessed.finalized);
+        let witnessed = Witnessed { safe, finalized, ..witnessed };
         let is_more = !witnessed.counts_alike(&before.witnessed);
         let may_be_due = self.shared.directory.is_asked(id) || self.accounts.may_be_due(Instant::now());
         if !may_be_due && !is_more {
@@ -202,12 +204,21 @@ impl Watcher {
         if is_new {
             self.head_since = self.shared.parts.clock.now();
         }
+        let shown = self.chain.witnesses(&self.recent).await;
+        let mut witnessed = self.witnesses.judge(&self.shared, id, head.at.number, &shown);
+        // Where there are several, no endpoint alone says what is safe or final.
+        let (safe, finalized) = match witnessed.several && !self.untagged {
+            true => {
+                let recent = &self.recent;
+                self.witnesses.tags(&shown, |block| is_part(recent, block), &mut witnessed)
+            }
+            false => (safe, finalized),
+        };
         // One that nobody could say this time is where it was: what is final stays so, as long as the chain goes
         // through it.
         let finalized = finalized.filter(|block| self.agrees(block));
         let finalized = finalized.or(self.finalized.filter(|block| self.agrees(block)));
         self.finalized = finalized;
-        let witnessed = self.witnessed(head.at.number).await;
         let settled = self.settled(&witnessed, finalized);
         let view = ChainView {
             status: self.status,
@@ -325,10 +336,7 @@ impl Watcher {
 
     /// A tag may come from another endpoint than the head: it counts only where both show the same block.
     fn agrees(&self, block: &BlockRef) -> bool {
-        match self.recent.get(&block.number) {
-            Some(hash) => *hash == block.hash,
-            None => self.recent.keys().next().is_some_and(|lowest| block.number < *lowest),
-        }
+        is_part(&self.recent, block)
     }
 
     /// The head and every block below it that is new to us, oldest first.
@@ -494,6 +502,14 @@ impl Watcher {
     fn unreachable(&self, doing: &'static str, text: String) -> Error {
         let chain: ChainId = self.chain.id();
         Error::Unreachable { chain, doing, text }
+    }
+}
+
+/// A block that is among these, or below them.
+fn is_part(recent: &BTreeMap<u64, B256>, block: &BlockRef) -> bool {
+    match recent.get(&block.number) {
+        Some(hash) => *hash == block.hash,
+        None => recent.keys().next().is_some_and(|lowest| block.number < *lowest),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use landfall_core::ChainId;
-use landfall_core::witness::{Watch, Witness, Witnessed};
+use landfall_core::view::BlockRef;
+use landfall_core::witness::{TagWatch, TimeWatch, Watch, Witness, Witnessed};
 use tokio::time::Instant;
 
 use crate::supervisor::Shared;
@@ -11,6 +12,9 @@ use crate::supervisor::Shared;
 /// Follows what the endpoints of one chain have shown.
 pub(crate) struct Witnesses {
     watch: Watch,
+    safe: TagWatch,
+    finalized: TagWatch,
+    time: TimeWatch,
     /// By a clock that does not step: a leap of the time of day must not let one endpoint decide.
     begun: Instant,
     told: Told,
@@ -26,7 +30,15 @@ enum Told {
 
 impl Witnesses {
     pub(crate) fn new(wait: Option<Duration>) -> Self {
-        Self { watch: Watch::new(wait, Duration::ZERO), begun: Instant::now(), told: Told::Nothing }
+        let tag = || TagWatch::new(wait, Duration::ZERO);
+        Self {
+            watch: Watch::new(wait, Duration::ZERO),
+            safe: tag(),
+            finalized: tag(),
+            time: TimeWatch::default(),
+            begun: Instant::now(),
+            told: Told::Nothing,
+        }
     }
 
     pub(crate) fn judge(
@@ -36,9 +48,32 @@ impl Witnesses {
         head: u64,
         shown: &[Witness],
     ) -> Witnessed {
-        let witnessed = self.watch.judge(head, shown, self.begun.elapsed(), shared.parts.clock.now());
+        let (now, clock) = (self.begun.elapsed(), shared.parts.clock.now());
+        let mut witnessed = self.watch.judge(head, shown, now, clock);
+        if witnessed.several {
+            let times = shown.iter().filter_map(|witness| witness.time).collect();
+            witnessed.time = self.time.judge(times, witnessed.alone, now, clock);
+        }
         self.tell(chain, head, &witnessed);
         witnessed
+    }
+
+    /// Which blocks count as safe and as finalized, where several endpoints say so.
+    pub(crate) fn tags(
+        &mut self,
+        shown: &[Witness],
+        is_ours: impl Fn(&BlockRef) -> bool,
+        witnessed: &mut Witnessed,
+    ) -> (Option<BlockRef>, Option<BlockRef>) {
+        let now = self.begun.elapsed();
+        let said = |word: fn(&Witness) -> Option<BlockRef>| -> Vec<(bool, Option<BlockRef>)> {
+            shown.iter().map(|witness| (witness.up, word(witness))).collect()
+        };
+        let (safe, counts_safe) = self.safe.judge(&said(|witness| witness.safe), &is_ours, now);
+        let (finalized, counts_final) =
+            self.finalized.judge(&said(|witness| witness.finalized), &is_ours, now);
+        (witnessed.safe, witnessed.finalized) = (safe, finalized);
+        (counts_safe, counts_final)
     }
 
     fn tell(&mut self, chain: ChainId, head: u64, witnessed: &Witnessed) {

@@ -145,12 +145,13 @@ impl Heads {
         const DOING: &str = "read the head";
         let usable = self.pool.by_health();
         let all = self.pool.all();
+        let several = all.len() > 1;
         let position = |endpoint: &Arc<Endpoint>| all.iter().position(|other| Arc::ptr_eq(other, endpoint));
         // Tasks of their own: a slow endpoint's answer still tells how far it lags.
         let mut looking: FuturesUnordered<JoinHandle<Look>> = usable
             .into_iter()
             .filter_map(|endpoint| position(&endpoint).map(|index| (index, endpoint)))
-            .map(|(index, endpoint)| tokio::spawn(async move { (index, look(&endpoint).await) }))
+            .map(|(index, endpoint)| tokio::spawn(async move { (index, look(&endpoint, several).await) }))
             .collect();
         let last = lock(&self.newest).map(|seen| seen.endpoint);
         let mut best: Option<(usize, Block)> = None;
@@ -276,19 +277,22 @@ async fn subscribe(endpoint: Arc<Endpoint>, news: Arc<News>) {
 }
 
 /// The head as one endpoint sees it; it is remembered as its word.
-async fn look(endpoint: &Endpoint) -> Result<Block, Failure> {
+async fn look(endpoint: &Endpoint, is_one_of_several: bool) -> Result<Block, Failure> {
     let asked = Instant::now();
-    let found = ask_head(endpoint).await;
+    let found = ask_head(endpoint, is_one_of_several).await;
     endpoint.shown().head(found.as_ref().ok(), asked);
     found
 }
 
-async fn ask_head(endpoint: &Endpoint) -> Result<Block, Failure> {
+async fn ask_head(endpoint: &Endpoint, is_one_of_several: bool) -> Result<Block, Failure> {
     endpoint.vet().await?;
     abilities::probe(endpoint).await;
     if endpoint.is_due_for_finality() {
-        // Only for the book: how far behind it is. Trouble shows in the next question.
+        // For the book: how far behind it is, and its own word on what is final. Trouble shows in the next question.
         one(endpoint, BlockAt::Finalized).await.ok();
+        if is_one_of_several {
+            one(endpoint, BlockAt::Safe).await.ok();
+        }
     }
     let block = one(endpoint, BlockAt::Latest)
         .await?
@@ -344,8 +348,11 @@ pub(super) async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block
         Err(failure) => return Err(failure),
     };
     let block = read::<RawBlock>(method, &raw)?.map(|block| block.read()).transpose()?;
-    if let (BlockAt::Finalized, Some(block)) = (at, &block) {
-        endpoint.saw_finalized(block.at.number);
+    if let Some(block) = &block {
+        endpoint.shown().called(at, block.at);
+        if at == BlockAt::Finalized {
+            endpoint.saw_finalized(block.at.number);
+        }
     }
     Ok(block)
 }

@@ -6,7 +6,7 @@
 //! - `name`, `health`, `pace`, `abilities`, `endpoint`, `batch`: one endpoint, what it is called, how it is doing, how fast
 //!   it may be asked, what it cannot do
 //! - `pool`: the endpoints of a chain in order of health; failover
-//! - `heads`, `receipts`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `waiting`, `taker`,
+//! - `heads`, `receipts`, `second`, `counts`, `fees`, `data_fee`, `estimate`, `send`, `pooled`, `waiting`, `taker`,
 //!   `witness`: one file for each question of the port
 //! - `callers`: what callers ask, beside all of that and without a trace in it
 //! - `codec`, `classify`, `revert`, `wire`: pure: bytes, texts, revert data, JSON shapes
@@ -37,6 +37,7 @@ mod pooled;
 mod receipts;
 mod revert;
 mod rpc;
+mod second;
 #[cfg(test)]
 mod seeded;
 mod send;
@@ -59,7 +60,7 @@ use landfall_core::ports::chain::{
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
-use landfall_core::witness::Witness;
+use landfall_core::witness::{SecondWord, Witness};
 use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 use callers::Callers;
@@ -67,6 +68,7 @@ pub use codec::EvmCodec;
 pub use config::{BuildError, CallersConfig, Config, Pricing};
 use heads::Heads;
 use pool::Pool;
+use second::Words;
 
 /// One EVM chain.
 pub struct EvmChain {
@@ -74,6 +76,8 @@ pub struct EvmChain {
     pool: Arc<Pool>,
     callers: Callers,
     heads: Heads,
+    /// What endpoints said of receipts.
+    words: Words,
     pricing: Pricing,
 }
 
@@ -87,7 +91,7 @@ impl EvmChain {
 
     fn over(pool: Arc<Pool>, callers: Callers, config: &Config) -> Self {
         let heads = Heads::new(&pool, config);
-        Self { codec: EvmCodec, pool, callers, heads, pricing: config.pricing }
+        Self { codec: EvmCodec, pool, callers, heads, words: Words::default(), pricing: config.pricing }
     }
 }
 
@@ -118,11 +122,15 @@ impl Chain for EvmChain {
     }
 
     async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error> {
-        receipts::of_block(&self.pool, *block).await
+        receipts::of_block(&self.pool, &self.words, *block).await
     }
 
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error> {
-        receipts::of_hashes(&self.pool, hashes).await
+        receipts::of_hashes(&self.pool, &self.words, hashes).await
+    }
+
+    async fn second(&self, receipts: &[Receipt]) -> Vec<SecondWord> {
+        second::words(&self.pool, &self.words, receipts).await
     }
 
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {

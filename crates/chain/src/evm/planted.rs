@@ -28,6 +28,8 @@ pub(super) enum Planted {
     LaggingSaysNone,
     /// Receipts count whatever block they are of.
     AnyBlockWillDo,
+    /// A receipt that one endpoint gave counts as given by two.
+    OneGivesReceipts,
 }
 
 /// Is this bug planted?

@@ -13,42 +13,66 @@ use super::endpoint::Endpoint;
 use super::planted::{self, Planted};
 use super::pool::Pool;
 use super::rpc::{Ask, Failure, read};
+use super::second::Words;
 use super::wire::{RawBlock, RawReceipt};
 
 const DOING: &str = "read receipts";
 
-pub(super) async fn of_block(pool: &Pool, block: BlockRef) -> Result<Vec<Receipt>, Error> {
+pub(super) async fn of_block(pool: &Pool, words: &Words, block: BlockRef) -> Result<Vec<Receipt>, Error> {
     pool.first("read the receipts of a block", |endpoint| async move {
-        let receipts = whole_block(&endpoint, block).await?;
-        // A block is known by its hash: receipts of another one with its number are worse than none.
-        match receipts.iter().find(|receipt| receipt.block.hash != block.hash) {
-            Some(other) if !planted::has(Planted::AnyBlockWillDo) => Err(Failure::Unreadable(format!(
-                "asked for the receipts of block {:#x}, it answered with one of {:#x}",
-                block.hash, other.block.hash
-            ))),
-            Some(_) | None => Ok(receipts),
-        }
+        let receipts = match whole_block(&endpoint, block).await? {
+            Some(receipts) => receipts,
+            None => checked(block, one_by_one(&endpoint, block, None).await?)?,
+        };
+        words.gave_block(pool, &endpoint, block, &receipts);
+        Ok(receipts)
     })
     .await
 }
 
-async fn whole_block(endpoint: &Endpoint, block: BlockRef) -> Result<Vec<Receipt>, Failure> {
-    let quirk = &endpoint.quirks.no_block_receipts;
-    if !quirk.load(Ordering::Relaxed) {
-        match endpoint.ask(&Ask::new("eth_getBlockReceipts", json!([block.hash]))).await {
-            Ok(raw) => {
-                let receipts: Vec<RawReceipt> =
-                    read("eth_getBlockReceipts", &raw)?.ok_or_else(|| unknown_block(block))?;
-                return receipts.into_iter().map(mined).collect();
-            }
-            Err(Failure::Refused(error)) if cannot(endpoint, error.code, &error.message) => {
-                tracing::info!(endpoint = %endpoint.name, "endpoint has no eth_getBlockReceipts; asking one by one");
-                quirk.store(true, Ordering::Relaxed);
-            }
-            Err(failure) => return Err(failure),
-        }
+/// A block is known by its hash: receipts of another one with its number are worse than none.
+fn checked(block: BlockRef, receipts: Vec<Receipt>) -> Result<Vec<Receipt>, Failure> {
+    match receipts.iter().find(|receipt| receipt.block.hash != block.hash) {
+        Some(other) if !planted::has(Planted::AnyBlockWillDo) => Err(Failure::Unreadable(format!(
+            "asked for the receipts of block {:#x}, it answered with one of {:#x}",
+            block.hash, other.block.hash
+        ))),
+        Some(_) | None => Ok(receipts),
     }
-    one_by_one(endpoint, block).await
+}
+
+/// All receipts of a block in one answer; none where the endpoint does not give them so.
+pub(super) async fn whole_block(
+    endpoint: &Endpoint,
+    block: BlockRef,
+) -> Result<Option<Vec<Receipt>>, Failure> {
+    let quirk = &endpoint.quirks.no_block_receipts;
+    if quirk.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    match endpoint.ask(&Ask::new("eth_getBlockReceipts", json!([block.hash]))).await {
+        Ok(raw) => {
+            let receipts: Vec<RawReceipt> =
+                read("eth_getBlockReceipts", &raw)?.ok_or_else(|| unknown_block(block))?;
+            let receipts = receipts.into_iter().map(mined).collect::<Result<_, _>>()?;
+            checked(block, receipts).map(Some)
+        }
+        Err(Failure::Refused(error)) if cannot(endpoint, error.code, &error.message) => {
+            tracing::info!(endpoint = %endpoint.name, "endpoint has no eth_getBlockReceipts; asking one by one");
+            quirk.store(true, Ordering::Relaxed);
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Receipts of a block, where the endpoint does not give them all at once: those of these hashes that the block lists.
+pub(super) async fn listed(
+    endpoint: &Endpoint,
+    block: BlockRef,
+    hashes: &[TxHash],
+) -> Result<Vec<Receipt>, Failure> {
+    checked(block, one_by_one(endpoint, block, Some(hashes)).await?)
 }
 
 /// Neither by name nor by hash: either way the other calls will do.
@@ -56,11 +80,21 @@ fn cannot(endpoint: &Endpoint, code: i64, text: &str) -> bool {
     endpoint.table().is_unsupported(code, text) || endpoint.table().is_bad_parameter(code, text)
 }
 
-/// The block's transactions, and the receipt of each.
-async fn one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Vec<Receipt>, Failure> {
+/// The block's transactions, and the receipt of each, or of each of these.
+async fn one_by_one(
+    endpoint: &Endpoint,
+    block: BlockRef,
+    wanted: Option<&[TxHash]>,
+) -> Result<Vec<Receipt>, Failure> {
     let raw = endpoint.ask(&Ask::new("eth_getBlockByHash", json!([block.hash, false]))).await?;
     let found: RawBlock = read("eth_getBlockByHash", &raw)?.ok_or_else(|| unknown_block(block))?;
-    let asks: Vec<_> = found.transactions()?.iter().map(receipt_ask).collect();
+    let wanted: Option<Vec<Value>> = wanted.map(|hashes| hashes.iter().map(|hash| json!(hash.0)).collect());
+    let listed = found.transactions()?;
+    let asks: Vec<_> = listed
+        .iter()
+        .filter(|hash| wanted.as_ref().is_none_or(|wanted| wanted.contains(hash)))
+        .map(receipt_ask)
+        .collect();
     endpoint
         .ask_all(&asks)
         .await
@@ -87,7 +121,7 @@ pub(super) fn unknown_block(block: BlockRef) -> Failure {
 }
 
 /// Asks for each; those that an endpoint does not know are asked of the next, since nodes forget and lag.
-pub(super) async fn of_hashes(pool: &Pool, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error> {
+pub(super) async fn of_hashes(pool: &Pool, words: &Words, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error> {
     let mut missing: Vec<TxHash> = hashes.to_vec();
     let mut found: HashMap<TxHash, Receipt> = HashMap::new();
     let mut failures = Vec::new();
@@ -100,6 +134,7 @@ pub(super) async fn of_hashes(pool: &Pool, hashes: &[TxHash]) -> Result<Vec<Rece
             Ok(receipts) => {
                 // One that is behind cannot say that there is none.
                 anyone_answered |= !pool.lags(&endpoint) || planted::has(Planted::LaggingSaysNone);
+                words.gave(pool, &endpoint, &receipts);
                 found.extend(receipts.into_iter().map(|receipt| (receipt.hash, receipt)));
                 missing.retain(|hash| !found.contains_key(hash));
             }

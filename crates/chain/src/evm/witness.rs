@@ -12,6 +12,8 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use landfall_core::Millis;
+use landfall_core::ports::chain::BlockAt;
 use landfall_core::view::{Block, BlockRef};
 use landfall_core::witness::Witness;
 use serde_json::json;
@@ -40,6 +42,11 @@ pub(crate) struct Shown {
     up: bool,
     /// When it was last asked for more than its head.
     asked_more: Option<Instant>,
+    /// The time of its head, as it gave it.
+    time: Option<Millis>,
+    /// The newest blocks that it has called safe and finalized.
+    safe: Option<BlockRef>,
+    finalized: Option<BlockRef>,
 }
 
 impl Shown {
@@ -50,7 +57,8 @@ impl Shown {
         }
         self.asked = Some(asked);
         self.up = head.is_some();
-        let Some(Block { at, parent, .. }) = head else { return };
+        let Some(Block { at, parent, timestamp, .. }) = head else { return };
+        self.time = Some(*timestamp);
         if self.newest() == Some(*at) {
             return;
         }
@@ -65,6 +73,15 @@ impl Shown {
         self.blocks.insert(at.number, at.hash);
         if self.blocks.len() > KEPT {
             self.blocks.pop_first();
+        }
+    }
+
+    /// A block that it calls safe, or finalized.
+    pub(super) fn called(&mut self, tag: BlockAt, block: BlockRef) {
+        match tag {
+            BlockAt::Safe => self.safe = Some(block),
+            BlockAt::Finalized => self.finalized = Some(block),
+            BlockAt::Latest | BlockAt::Number(_) | BlockAt::Hash(_) => {}
         }
     }
 
@@ -159,6 +176,9 @@ fn of_one(endpoint: &Endpoint, ours: &BTreeMap<u64, B256>) -> Witness {
         head: shown.newest().map(|head| head.number),
         agrees,
         differs,
+        time: shown.time,
+        safe: shown.safe,
+        finalized: shown.finalized,
     }
 }
 
@@ -180,7 +200,7 @@ async fn ask(endpoint: &Endpoint, head: BlockRef, numbers: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landfall_core::{Gas, Millis};
+    use landfall_core::Gas;
 
     fn hash(number: u64, fork: u8) -> B256 {
         let mut bytes = [fork; 32];

@@ -9,6 +9,7 @@ mod harness;
 mod heads;
 mod pacing;
 mod quirks;
+mod second;
 mod secrecy;
 mod sending;
 mod setcode;

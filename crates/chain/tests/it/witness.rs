@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use landfall_core::ports::chain::{BlockAt, Chain};
 use landfall_core::witness::by_two;
-use landfall_core::{Account, Slot};
+use landfall_core::{Account, Millis, Slot};
 use serde_json::{Value, json};
 
 use crate::harness::stub::{Mood, Say, Stub};
@@ -183,5 +183,38 @@ async fn a_count_is_agreed_on_by_two() {
         }
         let chain = chain(&stubs.iter().map(Stub::url).collect::<Vec<_>>());
         assert_eq!(chain.agreed(&[(account, Slot(5))]).await, [wanted], "{what}");
+    }
+}
+
+/// Who asks for what is final asks one endpoint; each has its own word.
+#[tokio::test]
+async fn each_endpoint_has_its_own_word_on_what_is_safe_and_final() {
+    let calls = |stub: &Stub, safe: u64, finalized: u64| {
+        stub.on("eth_getBlockByNumber", move |params| {
+            let number = match params[0].as_str().unwrap() {
+                "safe" => safe,
+                "finalized" => finalized,
+                _ => 100,
+            };
+            Say::Result(crate::harness::stub::block(number, hash(number, None), &[]))
+        });
+    };
+    let (honest, liar) = (Stub::start().await, Stub::start().await);
+    calls(&honest, 80, 60);
+    calls(&liar, 100, 100);
+    for urls in [[honest.url(), liar.url()], [liar.url(), honest.url()]] {
+        let chain = chain(&urls);
+        chain.block(BlockAt::Latest).await.unwrap();
+        chain.block(BlockAt::Finalized).await.unwrap();
+        let mut said: Vec<_> = chain
+            .witnesses(&ours(100))
+            .await
+            .iter()
+            .map(|witness| (witness.safe.map(|at| at.number), witness.finalized.map(|at| at.number)))
+            .collect();
+        said.sort_unstable();
+        assert_eq!(said, [(Some(80), Some(60)), (Some(100), Some(100))]);
+        let times: Vec<_> = chain.witnesses(&ours(100)).await.iter().map(|witness| witness.time).collect();
+        assert_eq!(times, [Some(Millis(100_000)); 2], "and on the time of its newest block");
     }
 }

@@ -30,7 +30,7 @@ impl Lane {
     /// Which day the chain has. None: it has shown nothing yet, or is another chain.
     fn day(&self) -> Option<u64> {
         let view = self.view.as_ref().filter(|view| view.status == ChainStatus::Live)?;
-        Some(view.head.timestamp.0 / DAY_MS)
+        Some(view.time()?.0 / DAY_MS)
     }
 
     /// A day that the chain cannot have meant is today.

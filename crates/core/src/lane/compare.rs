@@ -211,7 +211,8 @@ impl Lane {
 
     /// Nothing speaks against that it was carried out: it still wants this content and no other, whoever else spoke of it.
     fn is_plain(&self, tx: &Transaction, did: u64) -> bool {
-        let late = |deadline| self.live_view().is_none_or(|view| view.head.timestamp >= deadline);
+        let late =
+            |deadline| self.live_view().and_then(|view| view.time()).is_none_or(|time| time >= deadline);
         effect_of(tx.payload()) == did
             && !tx.is_no_op()
             && tx.status.held.is_none()

@@ -345,7 +345,11 @@ impl Lane {
     fn explain_mined(&self, tx: &Transaction, record: &SlotRecord, receipt: &Receipt, now: Millis) -> String {
         let finality = tx.request.options.finality.unwrap_or(self.settings.finality);
         let landed = in_block(self.view.as_deref(), &receipt.block, finality);
-        let why = self.lacks_witness(tx, receipt, now).map_or(String::new(), |lacks| format!("; {lacks}"));
+        let lacks = self
+            .lacks_witness(tx, receipt, now)
+            .or_else(|| self.lacks_tag(receipt, finality))
+            .or_else(|| self.lacks_second(record, receipt, finality));
+        let why = lacks.map_or(String::new(), |lacks| format!("; {lacks}"));
         if comes_again(self.bound.get(&tx.id), record, receipt) {
             format!(
                 "its nonce went to a no-op in {landed}{why}; it is checked anew when the chain cannot take that back"
@@ -353,6 +357,20 @@ impl Lane {
         } else {
             format!("{landed}{why}")
         }
+    }
+
+    /// One endpoint calls the block what makes it final, and no second one does.
+    fn lacks_tag(&self, receipt: &Receipt, finality: Finality) -> Option<String> {
+        let view = self.live_view().filter(|view| view.witnessed.several)?;
+        let (tag, number) = (finality.tag()?, receipt.block.number);
+        let word = match finality {
+            Finality::Safe => view.witnessed.safe,
+            Finality::Finalized => view.witnessed.finalized,
+            Finality::Blocks(_) => return None,
+        };
+        let lacks = word.by_one >= Some(number) && !view.is_final(&receipt.block, finality);
+        let by_two = word.by_two.map_or("none".to_owned(), |block| format!("up to block {block}"));
+        lacks.then(|| format!("one endpoint calls block {number} {tag}, and waiting for a second one to do so ({by_two} by two)"))
     }
 
     /// The block that would make this one final is there, but only one endpoint has shown it.

@@ -12,6 +12,7 @@
 
 use super::allocate::uses_two;
 use super::prove::settled_for;
+use super::second::GivenBy;
 use super::{Lane, Prep, SlotRecord, Waiting};
 use crate::attempt::Attempt;
 use crate::journal::Entry;
@@ -44,10 +45,19 @@ impl Lane {
                     || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
                     || self.planted_final(now);
                 let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
-                let ends = is_final
-                    && (!comes_again(bound, record, receipt)
-                        || settled_for(tx, &view, &self.settings) >= Some(receipt.block.number));
-                let by_one = view.witnessed.alone && view.final_by_two(finality) < Some(receipt.block.number);
+                let given =
+                    if is_final { self.given_by(slot, record, receipt, &view) } else { GivenBy::Nobody };
+                let again = comes_again(bound, record, receipt);
+                let ends = match given {
+                    GivenBy::Two => {
+                        !again || settled_for(tx, &view, &self.settings) >= Some(receipt.block.number)
+                    }
+                    // What sends a transaction to another slot is not left to one endpoint.
+                    GivenBy::One => !again,
+                    GivenBy::Nobody => false,
+                };
+                let by_one = given == GivenBy::One
+                    || (view.witnessed.several && view.final_by_two(finality) < Some(receipt.block.number));
                 ends.then(|| Done { slot, receipt: receipt.clone(), by_one })
             })
             .collect();
@@ -236,7 +246,7 @@ impl Lane {
 
     /// Deadlines, judged by block time: a chain that stands still lets nothing expire (E7).
     pub(super) fn expire(&mut self, now: Millis) {
-        let Some(head) = self.live_view().map(|view| view.head.timestamp) else { return };
+        let Some(head) = self.live_view().and_then(|view| view.time()) else { return };
         let head = self.planted_time(head, now);
         let late = |tx: &Transaction| {
             tx.status.ending.is_none()

@@ -9,7 +9,7 @@
 //! refused or whose outcome is not known is thrown away and loaded again, so memory is never ahead of the store.
 //!
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
-//! [`window`], [`probe`], [`refuse`], [`cheap`], [`reprice`], [`watch`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
+//! [`window`], [`probe`], [`refuse`], [`cheap`], [`reprice`], [`watch`], [`second`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
 //! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`], [`settle`]), [`older`] holds what a store that went back may
 //! not do, [`after`] who follows whom,
 //! [`explain`] the sentences, [`counts`] the numbers for
@@ -46,6 +46,7 @@ mod refuse;
 mod replace;
 mod reprice;
 mod reset;
+mod second;
 mod settle;
 mod sign;
 mod slots;
@@ -71,6 +72,7 @@ use crate::ports::store::{Command, LaneCommit, LaneRecord, LaneRow, Older};
 use crate::settings::LaneSettings;
 use crate::transaction::{Status, Transaction};
 use crate::view::{BlockRef, ChainView, Receipt};
+use crate::witness::SecondWord;
 use crate::{
     CommandId, ContentVersion, Gas, LaneId, LaneVersion, Millis, Origin, QueueOrder, Slot, Token, TxHash,
     TxId,
@@ -114,6 +116,8 @@ pub enum LaneEvent {
     Looked { slots: Vec<Slot>, found: Vec<Receipt> },
     /// An answer to [`Action::Look`]: nobody could be asked. No look.
     LookFailed { slots: Vec<Slot> },
+    /// An answer to [`Action::Second`], in the order asked.
+    Second(Vec<(Slot, Receipt, SecondWord)>),
     /// An answer to [`Action::Prove`]: the final block in which the slot was used holds none of our attempts.
     Foreign { slot: Slot, block: BlockRef, taker: Option<Taker> },
     /// An answer to [`Action::Prove`]: nothing is proven yet.
@@ -163,6 +167,8 @@ pub enum Action {
     Send(Vec<Outgoing>),
     /// Ask for the receipts of every attempt of slots that the chain's count has passed.
     Look(Vec<(Slot, Vec<TxHash>)>),
+    /// Ask a second endpoint for receipts that one gave.
+    Second(Vec<(Slot, Receipt)>),
     /// Find the final block in which the account's count passed a slot, and what of the account's is in it.
     Prove(Proof),
     /// Read how far these transactions are, whatever their lanes.
@@ -256,6 +262,11 @@ struct SlotWork {
     looking: Option<BlockRef>,
     look_at: Millis,
     looks: u32,
+    /// The receipt is one that the store had. Whoever gave it may have been taken out since for giving it: it ends nothing before it was
+    /// looked up again.
+    stored: bool,
+    /// A second endpoint's word on the receipt.
+    second: Option<Box<second::Second>>,
     proving: bool,
     prove_at: Millis,
     proofs: u32,
@@ -517,6 +528,7 @@ impl Lane {
             let slot_record = lane.slots.entry(slot);
             slot_record.tx = Some(tx.id);
             slot_record.mined.clone_from(&tx.status.receipt);
+            slot_record.work.stored = tx.status.receipt.is_some();
             lane.bound.insert(tx);
         }
         lane.load_ended(record.ended);
@@ -601,6 +613,7 @@ impl Lane {
                 }
                 LaneEvent::Looked { slots, found } => self.take_look(&slots, found, now),
                 LaneEvent::LookFailed { slots } => self.look_failed(&slots, now),
+                LaneEvent::Second(words) => self.take_second(words, now),
                 LaneEvent::Foreign { slot, block, taker } => {
                     self.take_foreign(slot, block, taker.as_ref(), now);
                 }
@@ -676,6 +689,7 @@ impl Lane {
             | LaneEvent::Sent(_)
             | LaneEvent::Chain { .. }
             | LaneEvent::Looked { .. }
+            | LaneEvent::Second(_)
             | LaneEvent::Pooled(_) => false,
         };
         if concerns_any {
@@ -706,6 +720,7 @@ impl Lane {
         self.plan_send(&mut plan, now);
         self.plan_probe(&mut plan, now);
         self.plan_look(&mut plan, now);
+        self.plan_second(&mut plan, now);
         if !self.is_older() {
             self.plan_prove(&mut plan, now);
         }

@@ -118,6 +118,7 @@ impl Desk {
                 Action::Load { .. }
                 | Action::Prepare(_)
                 | Action::Look(_)
+                | Action::Second(_)
                 | Action::Prove(_)
                 | Action::Probe(_)
                 | Action::Follow(_) => {}

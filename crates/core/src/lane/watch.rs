@@ -11,6 +11,7 @@
 //! | above the head | nothing, until a view can say |
 //! | below the recent ones, view goes on from the one before | it counts: it was checked when seen |
 //! | below the recent ones, after a start or a leap | it is looked up again before it counts |
+//! | anywhere, and the receipt was in the store at the start | it shows as mined, and ends nothing before it is looked up again |
 //!
 //! What the endpoints show of another chain says nothing about this lane.
 
@@ -195,7 +196,7 @@ impl Lane {
     }
 
     /// `seen_at` is a head that the one who found the receipt knew.
-    fn take_receipt(&mut self, receipt: Receipt, seen_at: BlockRef, now: Millis) {
+    pub(super) fn take_receipt(&mut self, receipt: Receipt, seen_at: BlockRef, now: Millis) {
         let Some(view) = self.live_view() else { return };
         let counts = match view.standing(&receipt.block) {
             Standing::Canonical => true,
@@ -205,11 +206,16 @@ impl Lane {
         if !counts {
             return;
         }
+        self.forget_stored(&receipt);
         self.note_winner(&receipt);
         let Some(record) = self.by_hash.get(&receipt.hash).and_then(|slot| self.slots.get_mut(slot)) else {
             return;
         };
-        if record.mined.as_ref().is_some_and(|mined| mined.block == receipt.block) {
+        if record
+            .mined
+            .as_ref()
+            .is_some_and(|mined| mined.block == receipt.block && is_alike(mined, &receipt))
+        {
             return;
         }
         let Some(attempt) = record.attempts.iter_mut().find(|attempt| attempt.hash == receipt.hash) else {
@@ -239,14 +245,26 @@ impl Lane {
         self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
     }
 
-    /// Slots that the count has passed without a receipt: ask for every attempt's.
+    /// What the store had of a slot's receipt has been looked up again: what was found counts.
+    fn forget_stored(&mut self, receipt: &Receipt) {
+        let slot = self.by_hash.get(&receipt.hash);
+        let Some(record) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };
+        if std::mem::take(&mut record.work.stored)
+            && record.mined.as_ref().is_some_and(|mined| !is_alike(mined, receipt))
+        {
+            record.mined = None;
+        }
+    }
+
+    /// Slots that the count has passed without a receipt, or with one that the store had: ask for every attempt's.
     pub(super) fn plan_look(&mut self, plan: &mut Plan, now: Millis) {
         let Some(head) = self.live_view().map(|view| view.head.at) else { return };
         let Some(count) = self.chain_count() else { return };
         let mut looks = Vec::new();
         self.slots.each_to_look_at(..count, |slot, record| {
             let work = &mut record.work;
-            if record.mined.is_some() || work.looking.is_some() || record.attempts.is_empty() {
+            let is_known = record.mined.is_some() && !work.stored;
+            if is_known || work.looking.is_some() || record.attempts.is_empty() {
                 return;
             }
             if work.look_at > now {
@@ -283,11 +301,15 @@ impl Lane {
         for slot in slots {
             let Some(record) = self.slots.get_mut(slot) else { continue };
             record.work.looking = None;
-            if record.mined.is_some() || count.is_none_or(|count| *slot >= count) {
+            let is_known = record.mined.is_some() && !record.work.stored;
+            if is_known || count.is_none_or(|count| *slot >= count) {
                 continue;
             }
             record.work.looks = record.work.looks.saturating_add(1);
             record.work.look_at = now.after(back_off(record.work.looks, 250, 5_000));
+            if record.mined.is_some() {
+                continue;
+            }
             let Some(tx) = record.tx.and_then(|id| self.bound.get_mut(&id)) else { continue };
             if record.work.looks >= LOOKS_UNTIL_DISPLACED && !tx.status.displaced {
                 tx.status.displaced = true;
@@ -299,6 +321,11 @@ impl Lane {
     }
 }
 
+/// They end a slot alike, if they are in the same block.
+fn is_alike(one: &Receipt, other: &Receipt) -> bool {
+    (one.hash, one.success) == (other.hash, other.success)
+}
+
 /// Another picture of what slots are judged by.
 fn moves(before: &ChainView, after: &ChainView, signer: crate::Account) -> bool {
     let seen = |view: &ChainView| {
@@ -306,6 +333,7 @@ fn moves(before: &ChainView, after: &ChainView, signer: crate::Account) -> bool 
         account.map(|account| (account.count, account.balance, account.delegated))
     };
     before.head != after.head
+        || before.time() != after.time()
         || (before.safe, before.finalized) != (after.safe, after.finalized)
         || !before.witnessed.counts_alike(&after.witnessed)
         || before.fees != after.fees

@@ -13,7 +13,7 @@ use crate::fees::FeeQuote;
 use crate::outcome::{SendOutcome, SendReport};
 use crate::request::Authorization;
 use crate::view::{Block, BlockRef, Receipt};
-use crate::witness::Witness;
+use crate::witness::{SecondWord, Witness};
 use crate::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 /// A call to the chain did not give an answer.
@@ -201,6 +201,11 @@ pub trait Chain: Send + Sync {
     async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error>;
     /// The receipts of these hashes, as far as there are any. Missing proves nothing.
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
+    /// What a second endpoint says of receipts that one gave, in the order asked; the same where one endpoint is all there is. Asked once
+    /// for a block, and remembered.
+    async fn second(&self, receipts: &[Receipt]) -> Vec<SecondWord> {
+        vec![SecondWord::Same; receipts.len()]
+    }
     /// Each account's count at that block, in the order asked.
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error>;
     /// Whether two endpoints say now that an account has this count, in the order asked; always so where one endpoint is all

@@ -29,6 +29,8 @@ struct Model {
     /// The receipts and the account's transaction in the block that is asked for.
     receipts: Vec<TxHash>,
     taker: Result<Option<TxHash>, ()>,
+    /// What a second endpoint says of those receipts; none: there is none.
+    second: Option<SecondWord>,
     calls: AtomicUsize,
 }
 
@@ -41,6 +43,7 @@ fn model(head: u64, counts: &[(u64, u64)]) -> Model {
         stale: BTreeMap::new(),
         receipts: vec![THEIRS],
         taker: Ok(Some(THEIRS)),
+        second: None,
         calls: AtomicUsize::new(0),
     }
 }
@@ -106,6 +109,10 @@ impl Chain for Model {
         panic!("a receipt proves nothing here")
     }
 
+    async fn second(&self, receipts: &[Receipt]) -> Vec<SecondWord> {
+        vec![self.second.clone().unwrap_or(SecondWord::Same); receipts.len()]
+    }
+
     async fn counts(&self, accounts: &[Account], block: &BlockRef) -> Result<Vec<Slot>, Error> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         assert_eq!((accounts, *block), (&[LANE.signer][..], at(block.number)));
@@ -157,7 +164,18 @@ impl Chain for Model {
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
-        Vec::new()
+        let health = EndpointHealth {
+            name: "http://a".to_owned(),
+            usable: true,
+            head: None,
+            finalized: None,
+            lacks: Vec::new(),
+            latency_ms: None,
+            breaker_open: false,
+            answers: BTreeMap::new(),
+            trouble: None,
+        };
+        vec![health; if self.second.is_some() { 2 } else { 1 }]
     }
 }
 
@@ -264,4 +282,21 @@ async fn a_block_that_holds_one_of_ours_or_cannot_be_read_proves_nothing() {
         let event = answer(&model).await;
         assert!(matches!(event, LaneEvent::Unproven { slot: Slot(5) }), "{case}: {event:?}");
     }
+}
+
+/// A transaction ends as the receipt of what took its slot says, and may be asked for again then.
+#[tokio::test]
+async fn what_took_a_slot_is_no_proof_before_two_endpoints_give_its_receipt() {
+    let base = || model(100, &[(90, 6)]);
+    let lacking = SecondWord::Lacking { waited: std::time::Duration::from_secs(100_000), why: String::new() };
+    for word in [SecondWord::Differs("they differ".into()), SecondWord::Wrong(None), lacking] {
+        let event = answer(&Model { second: Some(word.clone()), ..base() }).await;
+        assert!(matches!(event, LaneEvent::Unproven { slot: Slot(5) }), "{word:?}: {event:?}");
+    }
+    let hidden = Model { second: Some(SecondWord::Same), receipts: vec![], ..base() };
+    let event = answer(&hidden).await;
+    assert!(matches!(event, LaneEvent::Unproven { slot: Slot(5) }), "one leaves it out: {event:?}");
+    let event = answer(&Model { second: Some(SecondWord::Same), ..base() }).await;
+    let LaneEvent::Foreign { taker: Some(taker), .. } = &event else { panic!("{event:?}") };
+    assert!(taker.receipt.is_some());
 }

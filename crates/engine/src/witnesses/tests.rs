@@ -54,13 +54,27 @@ struct Empty {
     /// Its final block, or one of these.
     finalized: AtomicU64,
     other: Mutex<Option<Witness>>,
+    /// The times that the two give for their newest blocks.
+    times: Mutex<(Millis, Millis)>,
 }
 
 fn hash(number: u64) -> B256 {
     B256::from(alloy_primitives::U256::from(number + 1))
 }
 
+/// A final block, if it is one.
+fn called(number: u64) -> Option<BlockRef> {
+    (number != DOWN && number != NONE).then(|| BlockRef { number, hash: hash(number) })
+}
+
 impl Empty {
+    /// The other endpoint calls this block final.
+    fn other_calls_final(&self, number: u64) {
+        if let Some(other) = self.other.lock().unwrap().as_mut() {
+            other.finalized = called(number);
+        }
+    }
+
     fn other(&self, agrees: u64, differs: Option<u64>, up: bool) {
         let head = differs.map_or(agrees, |differs| differs + 20);
         *self.other.lock().unwrap() = Some(Witness {
@@ -69,6 +83,9 @@ impl Empty {
             head: Some(head),
             agrees: Some(agrees),
             differs,
+            time: Some(self.times.lock().unwrap().1),
+            safe: None,
+            finalized: None,
         });
     }
 }
@@ -114,7 +131,16 @@ impl Chain for Empty {
 
     async fn witnesses(&self, recent: &BTreeMap<u64, B256>) -> Vec<Witness> {
         let head = recent.last_key_value().map(|(number, _)| *number);
-        let own = Witness { endpoint: "http://a".into(), up: true, head, agrees: head, differs: None };
+        let own = Witness {
+            endpoint: "http://a".into(),
+            up: true,
+            head,
+            agrees: head,
+            differs: None,
+            time: Some(self.times.lock().unwrap().0),
+            safe: None,
+            finalized: called(self.finalized.load(Ordering::SeqCst)),
+        };
         self.other.lock().unwrap().clone().map_or(Vec::new(), |other| vec![own, other])
     }
 
@@ -303,4 +329,49 @@ async fn that_a_chain_has_no_final_block_is_told_from_nobody_saying_so() {
     assert_eq!(goes_on(97).await, (Tag::Known, Some(97)), "a node that knows better");
     assert_eq!(goes_on(NONE).await, (Tag::Known, Some(97)), "it was there");
     assert_eq!(goes_on(DOWN).await, (Tag::Known, Some(97)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_final_block_is_one_that_two_endpoints_call_so() {
+    let world = World::new(Some((100, true))).await;
+    let goes_on = async |head: u64| {
+        world.chain.head.store(head, Ordering::SeqCst);
+        let finalized = world.chain.other.lock().unwrap().as_ref().and_then(|other| other.finalized);
+        world.chain.other(head, None, true);
+        world.chain.other_calls_final(finalized.map_or(NONE, |block| block.number));
+        world.pass(2).await;
+        world.engine.handle().view(CHAIN).unwrap().finalized
+    };
+    // One calls its head final.
+    world.chain.finalized.store(101, Ordering::SeqCst);
+    world.chain.other_calls_final(90);
+    assert_eq!(goes_on(101).await, Some(90));
+    assert_eq!(world.settled().await, Some(90), "what the chain is known by as well");
+    world.chain.finalized.store(102, Ordering::SeqCst);
+    world.pass(1_000).await;
+    assert_eq!(goes_on(102).await, Some(90), "however long");
+    let view = world.engine.handle().view(CHAIN).unwrap();
+    assert_eq!((view.witnessed.finalized.by_two, view.witnessed.finalized.by_one), (Some(90), Some(102)));
+    world.chain.other_calls_final(95);
+    assert_eq!(goes_on(103).await, Some(95));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_chain_is_one_that_two_endpoints_give() {
+    let world = World::new(Some((100, true))).await;
+    let day = 86_400_000;
+    let goes_on = async |ours: u64, others: u64| {
+        *world.chain.times.lock().unwrap() = (Millis(ours), Millis(others));
+        let head = world.chain.head.fetch_add(1, Ordering::SeqCst) + 1;
+        world.chain.other(head, None, true);
+        world.pass(2).await;
+        world.engine.handle().view(CHAIN).unwrap().time()
+    };
+    assert_eq!(goes_on(1_000_000, 1_000_000).await, Some(Millis(1_000_000)));
+    assert_eq!(goes_on(1_002_000 + day, 1_002_000).await, Some(Millis(1_002_000)), "one is a day ahead");
+    assert_eq!(goes_on(1_004_000, 1_004_000 + 30 * day).await, Some(Millis(1_004_000)));
+    // With one endpoint its head says the time, whatever it is.
+    let alone = World::new(None).await;
+    let view = alone.engine.handle().view(CHAIN).unwrap();
+    assert_eq!(view.time(), Some(view.head.timestamp));
 }

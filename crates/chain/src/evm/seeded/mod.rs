@@ -18,6 +18,7 @@ use landfall_core::attempt::Sealed;
 use landfall_core::ports::chain::{BlockAt, Chain};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef};
+use landfall_core::witness::SecondWord;
 use landfall_core::{Account, ChainId, Millis, Slot, TxHash};
 use reqwest::Url;
 use serde_json::Value;
@@ -45,6 +46,8 @@ enum Rule {
     OneIsEnough,
     /// What is handed on is what the chain has.
     True,
+    /// What is said to be known to two is no word of the one that lies.
+    KnownToTwo,
     /// Nothing is handed on that is older than what was.
     NeverOlder,
     /// A breaker opens after five lost answers in a row, and for nothing else: a node's "no" is an answer.
@@ -136,10 +139,14 @@ impl World {
         let count = rng.range(1, 5);
         // In some worlds one node is always well.
         let steady = rng.range(0, count * 2);
+        // In some one of several lies in what it says.
+        let liar = (count > 1).then(|| rng.range(0, count * 2));
         let nodes: Vec<Arc<Node>> = (0..count)
             .map(|at| {
                 let book = Arc::clone(&book);
-                Arc::new(Node::new(usize::try_from(at).unwrap(), truth, at == steady, rng, book))
+                let mut node = Node::new(usize::try_from(at).unwrap(), truth, at == steady, rng, book);
+                node.false_witness = liar == Some(at);
+                Arc::new(node)
             })
             .collect();
         let urls = (0..count).map(|at| format!("http://node-{at}.invalid")).collect();
@@ -245,6 +252,20 @@ impl World {
         let found = self.chain.block_receipts(&at).await.map_err(|error| error.to_string())?;
         if found.len() != 1 || found.iter().any(|receipt| receipt.block != at) {
             self.violated(Rule::True, format!("receipts of block {}: {found:?}", at.number));
+        }
+        // One endpoint may lie; that two say so may not be said of it.
+        let words = self.chain.second(&found).await;
+        for (receipt, word) in found.iter().zip(words) {
+            let is_false = match &word {
+                SecondWord::Same => !receipt.success,
+                SecondWord::Wrong(other) => {
+                    receipt.success || other.as_ref().is_none_or(|other| !other.success)
+                }
+                SecondWord::Differs(_) | SecondWord::Lacking { .. } => false,
+            };
+            if is_false {
+                self.violated(Rule::KnownToTwo, format!("{receipt:?}: {word:?}"));
+            }
         }
         Ok(())
     }
@@ -376,4 +397,5 @@ teeth! {
     a_count_of_an_older_block_is_found: OlderCountTaken by True;
     a_node_far_behind_that_says_none_is_found: LaggingSaysNone by NeverOlder;
     receipts_of_another_block_are_found: AnyBlockWillDo by True;
+    a_receipt_by_the_word_of_one_is_found: OneGivesReceipts by KnownToTwo;
 }

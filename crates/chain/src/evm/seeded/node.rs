@@ -116,6 +116,8 @@ pub(super) struct Node {
     grumbles: bool,
     /// It is always well.
     steady: bool,
+    /// Every status that it shows is wrong, whatever its mood. There is one such node at most.
+    pub(super) false_witness: bool,
     book: Arc<Mutex<Book>>,
     state: Mutex<State>,
 }
@@ -148,7 +150,7 @@ impl Node {
             received: BTreeSet::new(),
         };
         let (by_number, grumbles) = (rng.chance(300), rng.chance(500));
-        Self { at, truth, by_number, grumbles, steady, book, state: Mutex::new(state) }
+        Self { at, truth, by_number, grumbles, steady, false_witness: false, book, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -268,7 +270,8 @@ impl Node {
             let of = if mood == Mood::Lying { named(OF_FORK, number) } else { hash(number) };
             json!({
                 "transactionHash": Truth::tx(number), "blockHash": of, "blockNumber": format!("{number:#x}"),
-                "transactionIndex": "0x0", "status": "0x1", "gasUsed": "0x5208", "effectiveGasPrice": "0x9",
+                "transactionIndex": "0x0", "status": if self.false_witness { "0x0" } else { "0x1" },
+                "gasUsed": "0x5208", "effectiveGasPrice": "0x9",
             })
         };
         // Nodes know what is not above their head.

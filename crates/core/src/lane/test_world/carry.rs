@@ -42,6 +42,13 @@ impl World {
                 };
                 LaneEvent::Looked { slots, found }
             }
+            Action::Second(given) => {
+                let answer = |(slot, receipt): (crate::Slot, crate::view::Receipt)| {
+                    let word = self.chain.second.clone();
+                    (slot, receipt, word.unwrap_or(crate::witness::SecondWord::Same))
+                };
+                LaneEvent::Second(given.into_iter().map(answer).collect())
+            }
             Action::Follow(asked) => match fault {
                 Fault::NotDone | Fault::AnswerLost => LaneEvent::FollowFailed { asked },
                 _ => {

@@ -10,7 +10,7 @@ use crate::attempt::{Draft, Sealed};
 use crate::fees::FeeQuote;
 use crate::outcome::SendOutcome;
 use crate::view::{AccountView, Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tags};
-use crate::witness::Witnessed;
+use crate::witness::{SecondWord, Witnessed};
 use crate::{Gas, Millis, Price, Slot, TxHash, TxId};
 
 /// A transaction in a block; a stranger's has no draft.
@@ -35,7 +35,7 @@ impl Mined {
 pub(in super::super) struct ModelBlock {
     pub(in super::super) at: BlockRef,
     parent: B256,
-    timestamp: Millis,
+    pub(in super::super) timestamp: Millis,
     pub(in super::super) txs: Vec<Mined>,
 }
 
@@ -78,6 +78,8 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) looks: Look,
     /// What several endpoints have shown; none: there is one.
     pub(in super::super) witnessed: Option<Witnessed>,
+    /// What a second endpoint says of receipts; none: the same.
+    pub(in super::super) second: Option<SecondWord>,
     /// A second endpoint says the same count.
     pub(in super::super) agreed: bool,
     pub(in super::super) tags: Tags,
@@ -108,6 +110,7 @@ impl ModelChain {
             looks: Look::default(),
             delegated: false,
             witnessed: None,
+            second: None,
             agreed: true,
             tags: Tags::default(),
         };
