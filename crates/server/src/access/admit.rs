@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
 use tokio::time::Instant;
 
+use super::audit::Audit;
 use super::caller::Caller;
 use super::role::{Need, Role};
 use crate::doors::intake;
@@ -61,7 +62,15 @@ async fn admitted(
             let key = caller.key.clone();
             return match intake::take(app, need, request).await {
                 // What it holds is held until it is answered.
-                Ok((request, _held)) => (pass(app, caller, need, request, next).await, key),
+                Ok((request, held)) => {
+                    let stops = stops_with_its_caller(&request);
+                    let (audit, app) = (app.audit.clone(), app.clone());
+                    let passed = async move {
+                        let _held = held;
+                        pass(&app, caller, need, request, next).await
+                    };
+                    (if stops { passed.await } else { whole(&audit, passed).await }, key)
+                }
                 Err(problem) => (problem.into_response(), key),
             };
         }
@@ -180,6 +189,35 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
         _ => {}
     }
     response
+}
+
+/// A request that is dropped when its caller hangs up. A read changes nothing. JSON-RPC brings each call that changes something to
+/// its end by itself, and takes back a send whose hash nobody heard.
+fn stops_with_its_caller(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) || request.uri().path().starts_with("/rpc/")
+}
+
+/// Runs a request to its end in a task of its own: a caller that hangs up must not stop it after it was done and before the audit
+/// log is told.
+async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 'static) -> Response {
+    audit.to_its_end(passed).await.unwrap_or_else(|| {
+        let detail = "the server stops, and whether this was done is not known; look before you ask again";
+        Problem::new(Code::OutcomeUnknown, detail).into_response()
+    })
+}
+
+/// A large answer to a look takes room until it is sent, and no answer goes on to a key that is revoked. JSON-RPC takes its room itself,
+/// and what was done is told in any case.
+fn hold(app: &App, caller: &Caller, takes_room: bool, response: &mut Response) -> Result<(), Problem> {
+    let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    if let Some(length) = length.filter(|length| takes_room && *length > LARGE) {
+        response.extensions_mut().insert(app.answers.hold(caller.key.as_ref(), length)?);
+    }
+    if caller.key.is_some() {
+        let receiver = Receiver { keyring: app.keyring.clone(), caller: caller.clone() };
+        response.extensions_mut().insert(receiver);
+    }
+    Ok(())
 }
 
 /// When the audit log is told of a request.
