@@ -86,6 +86,7 @@ codes! {
     Unauthorized, "unauthorized", UNAUTHORIZED, "An API key is needed";
     Forbidden, "forbidden", FORBIDDEN, "The API key may not do this";
     TooManyKeys, "too_many_keys", CONFLICT, "There are too many API keys";
+    StoreOlder, "store_older", FORBIDDEN, "The store is an older copy, in which revoked API keys are valid";
     ChangedMeanwhile, "changed_meanwhile", CONFLICT, "It was changed by somebody else meanwhile";
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
     TooManyWaiting, "too_many_waiting", TOO_MANY_REQUESTS, "As many transactions of the signer wait as there may";

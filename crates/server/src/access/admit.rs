@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::audit::Audit;
 use super::caller::Caller;
+use super::older;
 use super::role::{Need, Role};
 use crate::doors::intake;
 use crate::grpc;
@@ -146,6 +147,9 @@ async fn judge(
         && !metrics_are_open
     {
         return Err(Refused { problem: caller.lacks(role), caller });
+    }
+    if let Err(problem) = older::may(app, &caller, (method, path, need)).await {
+        return Err(Refused { caller, problem });
     }
     Ok((caller, need))
 }
