@@ -231,14 +231,14 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// There is no key, so that everybody may do everything until one is made.
-    #[must_use]
     /// Where health is served beside, if it is.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.health.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
     }
 
+    /// There is no key, so that everybody may do everything until one is made.
+    #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
@@ -262,7 +262,8 @@ impl Server {
         let health = async move {
             let Some((listener, router)) = self.health else { return };
             let limits = limits.for_health();
-            let crowd = Crowd::new(Room::of(&limits), self.metrics);
+            // Nobody is an administrator there.
+            let crowd = Crowd::new(Room { kept: 0, ..Room::of(&limits) }, self.metrics);
             connections::serve(listener, None, router, limits, crowd, ended.stopped()).await;
         };
         let renew = async move {

@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `admit` | what every request passes on its way to a handler |
-//! | `key`, `keyring` | API keys, and who shows one |
+//! | `key`, `keyring`, `looks` | API keys, who shows one, and how they are looked up |
 //! | `older` | whom it trusts while the store is an older copy |
 //! | `role` | what keys may do, and what paths need |
 //! | `admin` | the administrator's key that is not in the store |
@@ -21,6 +21,7 @@ pub mod audit;
 mod caller;
 mod key;
 mod keyring;
+mod looks;
 mod older;
 mod quota;
 mod rate;

@@ -89,7 +89,7 @@ impl Transactions for Service {
         let line = request.extensions().get::<Arc<Line>>().cloned();
         let answers = request.into_inner().map(move |request| {
             let (app, caller) = (app.clone(), caller.clone());
-            let charge = app.doors.charge(line.as_ref());
+            let charge = app.doors.charge(line.as_ref(), &caller);
             async move {
                 let request = request?;
                 // A key may have been taken back since the stream was opened.

@@ -209,6 +209,8 @@ const ALWAYS: &[Code] = &[
     Code::BodyTooSlow,
     Code::TooManyBytes,
     Code::TooManyBytesOfOne,
+    Code::TooManyConnections,
+    Code::QuotaReached,
     Code::InvalidJson,
     Code::RateLimited,
     Code::StoreUnavailable,

@@ -144,7 +144,7 @@ async fn serve(mut asker: Asker, held: Held, mut socket: WebSocket) {
                     }
                     Ok(None) | Err(_) => break,
                 }
-                let charge = asker.app.doors.charge(held.line.as_ref());
+                let charge = asker.app.doors.charge(held.line.as_ref(), &asker.caller);
                 let taken = charge.take(bytes.len()).await.map_err(Problem::from);
                 let incoming = wire::decode(&bytes, asker.app.limits.batch);
                 let charged = taken.and_then(|()| asker.app.keyring.charge(&asker.caller, 1));
