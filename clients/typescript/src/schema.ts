@@ -1024,6 +1024,8 @@ export interface components {
             items: components["schemas"]["AuditRow"][];
             /** @description the `cursor` of the next page; null on the last */
             nextCursor: string | null;
+            /** @description rows with a number below 1, which no server gives: somebody added them */
+            unnumbered: number;
         };
         /** @description a place in the chain */
         AuditLink: {
@@ -2478,7 +2480,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_connections" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "store_older" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -3051,7 +3053,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3061,7 +3063,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3077,7 +3079,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3087,7 +3089,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3139,7 +3141,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3147,7 +3149,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -3199,7 +3201,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3209,7 +3211,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3225,7 +3227,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3235,7 +3237,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3345,7 +3347,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3355,7 +3357,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3371,7 +3373,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3381,7 +3383,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3470,7 +3472,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3480,7 +3482,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3496,7 +3498,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3506,7 +3508,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3595,7 +3597,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3605,7 +3607,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3621,7 +3623,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3631,7 +3633,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3729,7 +3731,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `quota_reached`: The API key has as many of these as it may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3739,7 +3741,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "quota_reached";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3755,7 +3757,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `too_many_listeners`: Too many callers listen to events */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `too_many_listeners`: Too many callers listen to events */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3765,7 +3767,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "too_many_listeners";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "too_many_listeners";
                     };
                 };
             };
@@ -3849,7 +3851,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3859,7 +3861,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -3875,7 +3877,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3885,7 +3887,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -3984,7 +3986,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -3994,7 +3996,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -4010,7 +4012,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4020,7 +4022,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -4075,7 +4077,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4083,7 +4085,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4147,7 +4149,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4157,7 +4159,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -4173,7 +4175,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4183,7 +4185,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -4237,7 +4239,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4245,7 +4247,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4297,7 +4299,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4307,7 +4309,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4323,7 +4325,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4333,7 +4335,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4387,7 +4389,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4395,7 +4397,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4447,7 +4449,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4457,7 +4459,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4473,7 +4475,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4483,7 +4485,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4541,7 +4543,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4549,7 +4551,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4625,7 +4627,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4635,7 +4637,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4651,7 +4653,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4661,7 +4663,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4715,7 +4717,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4723,7 +4725,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4775,7 +4777,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4785,7 +4787,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4801,7 +4803,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4811,7 +4813,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -4865,7 +4867,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4873,7 +4875,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -4925,7 +4927,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4935,7 +4937,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -4951,7 +4953,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -4961,7 +4963,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -5015,7 +5017,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5023,7 +5025,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -5075,7 +5077,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5085,7 +5087,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -5101,7 +5103,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5111,7 +5113,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -5200,7 +5202,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5210,7 +5212,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -5226,7 +5228,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5236,7 +5238,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -5288,7 +5290,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5296,7 +5298,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -5348,7 +5350,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5358,7 +5360,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -5374,7 +5376,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5384,7 +5386,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -5481,7 +5483,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5491,7 +5493,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -5507,7 +5509,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5517,7 +5519,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -5667,7 +5669,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5677,7 +5679,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_waiting";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_waiting";
                     };
                 };
             };
@@ -5693,7 +5695,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5703,7 +5705,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
                     };
                 };
             };
@@ -5814,7 +5816,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5824,7 +5826,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -5840,7 +5842,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5850,7 +5852,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -5951,7 +5953,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5961,7 +5963,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -5977,7 +5979,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -5987,7 +5989,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -6085,7 +6087,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6095,7 +6097,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -6111,7 +6113,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6121,7 +6123,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -6178,7 +6180,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6186,7 +6188,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -6262,7 +6264,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6272,7 +6274,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6288,7 +6290,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6298,7 +6300,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6432,7 +6434,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6442,7 +6444,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6458,7 +6460,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6468,7 +6470,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6581,7 +6583,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6591,7 +6593,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -6607,7 +6609,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6617,7 +6619,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -6727,7 +6729,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6737,7 +6739,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -6753,7 +6755,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6763,7 +6765,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -6820,7 +6822,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6828,7 +6830,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -6904,7 +6906,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6914,7 +6916,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -6930,7 +6932,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -6940,7 +6942,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -6997,7 +6999,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `delegation_not_allowed`: The signer may not be delegated to this address */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid; `delegation_not_allowed`: The signer may not be delegated to this address */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7005,7 +7007,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden" | "delegation_not_allowed";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older" | "delegation_not_allowed";
                     };
                 };
             };
@@ -7081,7 +7083,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7091,7 +7093,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -7107,7 +7109,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7117,7 +7119,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -7269,7 +7271,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_waiting`: As many transactions of the signer wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7279,7 +7281,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_waiting";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_waiting";
                     };
                 };
             };
@@ -7295,7 +7297,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `finality_unknown`: It is not known yet whether the chain has such a finality; `no_slot`: The lane has no nonce to give now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7305,7 +7307,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "finality_unknown" | "no_slot" | "outcome_unknown";
                     };
                 };
             };
@@ -7362,7 +7364,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7370,7 +7372,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -7446,7 +7448,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7456,7 +7458,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -7472,7 +7474,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7482,7 +7484,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -7623,7 +7625,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often; `too_many_commands`: As many commands wait as there may */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7633,7 +7635,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "too_many_commands";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited" | "too_many_commands";
                     };
                 };
             };
@@ -7649,7 +7651,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `outcome_unknown`: It is not known whether the request was stored */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7659,7 +7661,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "outcome_unknown";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "outcome_unknown";
                     };
                 };
             };
@@ -7743,7 +7745,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7753,7 +7755,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -7769,7 +7771,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7779,7 +7781,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -7831,7 +7833,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7839,7 +7841,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -7903,7 +7905,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7913,7 +7915,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -7929,7 +7931,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -7939,7 +7941,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8049,7 +8051,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8059,7 +8061,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8075,7 +8077,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8085,7 +8087,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8135,7 +8137,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8143,7 +8145,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -8195,7 +8197,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8205,7 +8207,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8221,7 +8223,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8231,7 +8233,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8285,7 +8287,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8293,7 +8295,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -8369,7 +8371,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8379,7 +8381,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8395,7 +8397,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8405,7 +8407,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8522,7 +8524,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8532,7 +8534,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8548,7 +8550,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8558,7 +8560,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8609,7 +8611,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8617,7 +8619,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -8669,7 +8671,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8679,7 +8681,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8695,7 +8697,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8705,7 +8707,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8759,7 +8761,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8767,7 +8769,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -8831,7 +8833,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8841,7 +8843,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -8857,7 +8859,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8867,7 +8869,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -8917,7 +8919,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8925,7 +8927,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -8977,7 +8979,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -8987,7 +8989,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9003,7 +9005,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9013,7 +9015,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9067,7 +9069,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9075,7 +9077,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -9139,7 +9141,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9149,7 +9151,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9165,7 +9167,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9175,7 +9177,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9229,7 +9231,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9237,7 +9239,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -9301,7 +9303,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9311,7 +9313,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9327,7 +9329,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9337,7 +9339,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9387,7 +9389,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this */
+            /** @description `wrong_host`: The Host header names another server; `cross_origin`: A web page of another origin may not do this; `forbidden`: The API key may not do this; `store_older`: The store is an older copy, in which revoked API keys are valid */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9395,7 +9397,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "wrong_host" | "cross_origin" | "forbidden";
+                        code?: "wrong_host" | "cross_origin" | "forbidden" | "store_older";
                     };
                 };
             };
@@ -9447,7 +9449,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9457,7 +9459,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9473,7 +9475,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9483,7 +9485,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9555,7 +9557,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9565,7 +9567,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9581,7 +9583,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9591,7 +9593,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9668,7 +9670,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9678,7 +9680,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9694,7 +9696,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9704,7 +9706,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9781,7 +9783,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9791,7 +9793,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9816,7 +9818,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ready"];
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -9900,7 +9902,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9910,7 +9912,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -9926,7 +9928,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -9936,7 +9938,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -10008,7 +10010,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10018,7 +10020,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -10034,7 +10036,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10044,7 +10046,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };
@@ -10152,7 +10154,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often; `quota_reached`: The API key has as many of these as it may */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10162,7 +10164,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited" | "quota_reached";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -10178,7 +10180,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now; `too_many_sockets`: As many WebSockets are open as there may be */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now; `too_many_sockets`: As many WebSockets are open as there may be */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10188,7 +10190,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable" | "too_many_sockets";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable" | "too_many_sockets";
                     };
                 };
             };
@@ -10312,7 +10314,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `rate_limited`: The API key asks too often */
+            /** @description `too_many_bytes_from_address`: As many bytes of bodies from one address are being read as there may be; `quota_reached`: The API key has as many of these as it may; `rate_limited`: The API key asks too often */
             429: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10322,7 +10324,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes_from_address" | "rate_limited";
+                        code?: "too_many_bytes_from_address" | "quota_reached" | "rate_limited";
                     };
                 };
             };
@@ -10338,7 +10340,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `too_many_bytes`: As many bytes of bodies are being read as there may be; `store_unavailable`: The store cannot be used now */
+            /** @description `too_many_bytes`: As many bytes of bodies are being read, or of answers sent, as there may be; `too_many_connections`: As many connections are open as there may be; `store_unavailable`: The store cannot be used now */
             503: {
                 headers: {
                     /** @description after how many seconds to ask again */
@@ -10348,7 +10350,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "too_many_bytes" | "store_unavailable";
+                        code?: "too_many_bytes" | "too_many_connections" | "store_unavailable";
                     };
                 };
             };

@@ -34,6 +34,9 @@ const ASK_ANYWAY: Duration = Duration::from_secs(1);
 /// How long a withdrawal may take to be applied.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(3);
 
+/// The reason of one that was taken back, or goes on waiting, because its amount needs an approval.
+pub const MUST_BE_APPROVED: &str = "a person must say yes to it first";
+
 /// What became of a transaction whose hash was waited for.
 #[derive(Debug, Clone)]
 pub enum Told {
@@ -111,10 +114,10 @@ impl Handle {
             }
             let asked = awaits_approval(&told);
             if asked && !keyed {
-                return self.withdraw(tx, "a person must say yes to it first".to_owned()).await;
+                return self.withdraw(tx, MUST_BE_APPROVED.to_owned()).await;
             }
             if asked {
-                return Told::Waiting { why: "a person must say yes to it first".to_owned() };
+                return Told::Waiting { why: MUST_BE_APPROVED.to_owned() };
             }
             return answer(told);
         }

@@ -69,7 +69,7 @@ mod writer;
 
 pub use accept::AcceptError;
 pub use admission::{Refused, Submission};
-pub use at_once::Told;
+pub use at_once::{MUST_BE_APPROVED, Told};
 pub use awaited::Listening;
 pub use gauges::Gauges;
 pub use handle::{ChainHealth, Engine, Handle, Health, SubmitError};

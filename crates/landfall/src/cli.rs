@@ -91,7 +91,7 @@ pub(crate) enum Command {
     #[command(
         subcommand,
         after_help = "Examples:\n  landfall audit list --limit 20\n  landfall audit verify\n  \
-        landfall audit verify --config landfall.toml --head 0x0000000000000000000000000000000000000000000000000000000000000000\n  \
+        landfall audit verify --config landfall.toml --head 0x37ae4f0aa21587ac00aa68d4805da5b063692b2bb0090902c171b4e30c9ab664\n  \
         landfall audit export --out audit.jsonl\n  landfall audit verify --file audit.jsonl\n\n\
         An administrator's key is needed (LANDFALL_API_KEY). docs/audit.md says what is recorded, and what it can prove."
     )]

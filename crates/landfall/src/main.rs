@@ -33,6 +33,9 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// How long what still blocks at the end is waited for.
+const STOP_TIME: std::time::Duration = std::time::Duration::from_secs(5);
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     system::start_logging(cli.log.as_deref(), cli.command.logs());
@@ -45,11 +48,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(commands::run(cli)) {
+    let code = match runtime.block_on(commands::run(cli)) {
         Ok(code) => code,
         Err(error) => {
             output::failure(&error);
             exit::Exit::of(&error).into()
         }
-    }
+    };
+    // A file that hangs, on a network that is gone, keeps nobody from stopping.
+    runtime.shutdown_timeout(STOP_TIME);
+    code
 }

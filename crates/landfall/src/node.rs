@@ -93,7 +93,7 @@ impl Node {
             handle: engine.handle(),
             records,
             audit,
-            limits: config.server.limits(),
+            limits: config.access.limits(config.server.limits()),
             metrics,
             access: config.access.policy()?,
             observer: traces.clone().map(|traces| -> Arc<dyn Observer> { traces }),

@@ -1,8 +1,8 @@
 //! Connections: how many there may be, how long a caller may take to say what it wants, and how much HTTP keeps for it.
 //!
 //! A caller that sends its headers too slowly is cut off, so that a few of them cannot hold the server. At the most connections,
-//! one without a key makes room, or new ones wait in the system's queue until one ends; one that is idle ends by the same limit
-//! as slow headers. What bodies may cost is bounded in [`crate::doors`].
+//! an idle one makes room, or new ones get one of the few places that are kept for administrators and health; one that is idle ends by
+//! the same limit as slow headers. What bodies may cost is bounded in [`crate::doors`].
 
 use std::future::Future;
 use std::io;
@@ -57,14 +57,17 @@ pub(crate) async fn serve(
     crowd: Arc<Crowd>,
     stop: impl Future<Output = ()>,
 ) {
-    let free = Arc::new(Semaphore::new(limits.connections));
+    let places = Places {
+        free: Arc::new(Semaphore::new(limits.connections)),
+        kept: Arc::new(Semaphore::new(crowd.kept())),
+    };
     let acceptor = tls.map(TlsAcceptor::from);
     let http = Arc::new(protocols(&limits));
     let (stopping, stopped) = watch::channel(false);
     tokio::pin!(stop);
     loop {
-        let next = accept(&listener, &free, &crowd);
-        let (stream, peer, place) = tokio::select! {
+        let next = accept(&listener, &places, &crowd);
+        let (stream, peer, (place, kept)) = tokio::select! {
             biased;
             () = &mut stop => break,
             accepted = next => accepted,
@@ -72,7 +75,7 @@ pub(crate) async fn serve(
         let (http, acceptor, stopped, router, crowd) =
             (http.clone(), acceptor.clone(), stopped.clone(), router.clone(), crowd.clone());
         tokio::spawn(async move {
-            let Some(entered) = crowd.enter(peer).await else { return };
+            let Some(entered) = crowd.enter(peer, kept).await else { return };
             let ended =
                 answer(&http, acceptor, stream, router, &entered.0, limits.header_time, stopped).await;
             if let Err(why) = ended {
@@ -84,8 +87,10 @@ pub(crate) async fn serve(
     drop(listener);
     stopping.send_replace(true);
     // Every place is free again when every connection has ended.
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    if tokio::time::timeout(FINISH_LIMIT, free.acquire_many(all)).await.is_err() {
+    let count = |places: usize| u32::try_from(places).unwrap_or(u32::MAX);
+    let all = places.free.acquire_many(count(limits.connections));
+    let all = futures::future::join(all, places.kept.acquire_many(count(crowd.kept())));
+    if tokio::time::timeout(FINISH_LIMIT, all).await.is_err() {
         tracing::warn!("some requests did not come to their end; they are broken off");
     }
 }
@@ -200,18 +205,24 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// The next caller, once there is a place for it.
+/// Places of a listener, and those that are kept for when there is none.
+struct Places {
+    free: Arc<Semaphore>,
+    kept: Arc<Semaphore>,
+}
+
+/// The next caller, once there is a place for it; and whether that is one of those that are kept.
 async fn accept(
     listener: &TcpListener,
-    free: &Arc<Semaphore>,
+    places: &Places,
     crowd: &Crowd,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+) -> (TcpStream, SocketAddr, (OwnedSemaphorePermit, bool)) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Answers are small and whole: waiting to fill a packet only delays them.
                 stream.set_nodelay(true).ok();
-                return (stream, peer, place(free, crowd).await);
+                return (stream, peer, places.take(crowd).await);
             }
             Err(error) if is_the_callers(&error) => {}
             Err(error) => {
@@ -222,23 +233,31 @@ async fn accept(
     }
 }
 
-/// A place for a caller that is here. Nobody is asked to make room before.
-async fn place(free: &Arc<Semaphore>, crowd: &Crowd) -> OwnedSemaphorePermit {
-    loop {
-        if let Ok(place) = free.clone().try_acquire_owned() {
-            return place;
-        }
-        let look_again = match crowd.make_room() {
-            Yielded::Now | Yielded::NotYet => MOMENT,
-            Yielded::Nobody => {
-                tracing::warn!(
-                    "as many connections are open as server.max_connections allows; new callers wait"
-                );
-                ACCEPT_AGAIN
+impl Places {
+    /// A place for a caller that is here. Nobody is asked to make room before.
+    async fn take(&self, crowd: &Crowd) -> (OwnedSemaphorePermit, bool) {
+        loop {
+            if let Ok(place) = self.free.clone().try_acquire_owned() {
+                return (place, false);
             }
-        };
-        if let Ok(Ok(place)) = tokio::time::timeout(look_again, free.clone().acquire_owned()).await {
-            return place;
+            let is_full = crowd.make_room() == Yielded::Nobody;
+            if is_full {
+                if crowd.may_tell() {
+                    tracing::warn!(
+                        "as many connections are open as server.max_connections allows, and none is idle: of new callers only \
+                         administrators are served, and those who ask for health"
+                    );
+                }
+                if let Ok(place) = self.kept.clone().try_acquire_owned() {
+                    return (place, true);
+                }
+                crowd.make_kept_room();
+            }
+            tokio::select! {
+                Ok(place) = self.free.clone().acquire_owned() => return (place, false),
+                Ok(place) = self.kept.clone().acquire_owned(), if is_full => return (place, true),
+                () = tokio::time::sleep(MOMENT) => {}
+            }
         }
     }
 }

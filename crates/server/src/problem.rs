@@ -48,8 +48,9 @@ codes! {
     WrongContentType, "wrong_content_type", UNSUPPORTED_MEDIA_TYPE, "The body must be sent as application/json";
     BodyTooLarge, "body_too_large", PAYLOAD_TOO_LARGE, "The body is larger than allowed";
     BodyTooSlow, "body_too_slow", REQUEST_TIMEOUT, "The body did not come in time";
-    TooManyBytes, "too_many_bytes", SERVICE_UNAVAILABLE, "As many bytes of bodies are being read as there may be";
+    TooManyBytes, "too_many_bytes", SERVICE_UNAVAILABLE, "As many bytes of bodies are being read, or of answers sent, as there may be";
     TooManyBytesOfOne, "too_many_bytes_from_address", TOO_MANY_REQUESTS, "As many bytes of bodies from one address are being read as there may be";
+    TooManyConnections, "too_many_connections", SERVICE_UNAVAILABLE, "As many connections are open as there may be";
     TooManyStreams, "too_many_streams", TOO_MANY_REQUESTS, "Callers without a key hold as many streams as they may";
     MissingField, "missing_field", BAD_REQUEST, "A field is missing";
     UnknownField, "unknown_field", BAD_REQUEST, "A field is not known";
@@ -85,6 +86,7 @@ codes! {
     RequestIdReused, "request_id_reused", UNPROCESSABLE_ENTITY, "The requestId was used for something else";
     Unauthorized, "unauthorized", UNAUTHORIZED, "An API key is needed";
     Forbidden, "forbidden", FORBIDDEN, "The API key may not do this";
+    StoreOlder, "store_older", FORBIDDEN, "The store is an older copy, in which revoked API keys are valid";
     TooManyKeys, "too_many_keys", CONFLICT, "There are too many API keys";
     ChangedMeanwhile, "changed_meanwhile", CONFLICT, "It was changed by somebody else meanwhile";
     RateLimited, "rate_limited", TOO_MANY_REQUESTS, "The API key asks too often";
@@ -187,8 +189,14 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // That a lane holds is told elsewhere, once.
-        let is_ours =
-            !matches!(self.code, Code::NoSlot | Code::OutOfSync | Code::FinalityUnknown | Code::TooManyBytes);
+        let is_ours = !matches!(
+            self.code,
+            Code::NoSlot
+                | Code::OutOfSync
+                | Code::FinalityUnknown
+                | Code::TooManyBytes
+                | Code::TooManyConnections
+        );
         if self.code.status().is_server_error() && is_ours {
             tracing::error!(code = self.code.text(), detail = %self.detail, "answered with a problem");
         }

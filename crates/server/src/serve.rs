@@ -34,6 +34,8 @@ use crate::webhooks::{Desk, Webhooks};
 
 /// How often it is looked what of the audit log may go.
 const TRIM_EVERY: Duration = Duration::from_secs(3_600);
+/// A breath between two parts of it, for others that write.
+const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a server is made of.
 pub struct Parts {
@@ -229,14 +231,14 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// There is no key, so that everybody may do everything until one is made.
-    #[must_use]
     /// Where health is served beside, if it is.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.health.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
     }
 
+    /// There is no key, so that everybody may do everything until one is made.
+    #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
@@ -260,7 +262,8 @@ impl Server {
         let health = async move {
             let Some((listener, router)) = self.health else { return };
             let limits = limits.for_health();
-            let crowd = Crowd::new(Room::of(&limits), self.metrics);
+            // Nobody is an administrator there.
+            let crowd = Crowd::new(Room { kept: 0, ..Room::of(&limits) }, self.metrics);
             connections::serve(listener, None, router, limits, crowd, ended.stopped()).await;
         };
         let renew = async move {
@@ -312,13 +315,14 @@ async fn trim_audit(audit: &Audit, handle: &Handle, keep: Option<Duration>) {
             continue;
         };
         let before = Millis(now.0.saturating_sub(keep));
-        let more = match audit.trim(before).await {
+        let more = match audit.trim(before, now).await {
             Ok(removed) => removed > 0,
             Err(error) => {
                 tracing::warn!(%error, "the audit log could not be trimmed; it is tried again later");
                 false
             }
         };
-        tokio::time::sleep(if more { Duration::from_secs(1) } else { TRIM_EVERY }).await;
+        // While there is more it goes on: rows must not come faster than they go.
+        tokio::time::sleep(if more { TRIM_PAUSE } else { TRIM_EVERY }).await;
     }
 }

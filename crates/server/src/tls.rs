@@ -3,6 +3,7 @@
 //!
 //! TLS 1.3 and 1.2 are spoken, the latter with ECDHE and an AEAD only: that is all that rustls has with ring.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -16,6 +17,11 @@ use rustls::sign::CertifiedKey;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long reading them may take before it is said that they hang.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Bytes of one file; chains have a few thousand.
+const LARGEST: u64 = 1 << 20;
 
 /// Where the certificate and its key are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +41,7 @@ struct Content {
 impl TlsFiles {
     fn read(&self) -> Result<Content, String> {
         let bytes = |what: &str, file: &Path| {
-            std::fs::read(file)
-                .map_err(|error| format!("the {what} {} cannot be read: {error}", file.display()))
+            bounded(file).map_err(|error| format!("the {what} {} cannot be read: {error}", file.display()))
         };
         Ok(Content { certificate: bytes("certificate", &self.certificate)?, key: bytes("key", &self.key)? })
     }
@@ -66,6 +71,20 @@ impl TlsFiles {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Tls { files: self, content, refused: None, pair, crypto, config: Arc::new(config) })
     }
+}
+
+/// The bytes of a file that is one, and no larger than such files are.
+fn bounded(file: &Path) -> std::io::Result<Vec<u8>> {
+    // Looking comes first: opening something else, such as a pipe, may take for ever.
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(std::io::Error::other(format!("it has more than {LARGEST} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// The certificate that new connections are shown.
@@ -98,14 +117,27 @@ impl Tls {
     pub(crate) async fn follow(mut self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            self.look();
+            let files = self.files.clone();
+            let mut reading = tokio::task::spawn_blocking(move || files.read());
+            let read = match tokio::time::timeout(LONGEST, &mut reading).await {
+                Ok(read) => read,
+                Err(_) => {
+                    tracing::error!(
+                        "reading {} and {} takes longer than {} s; connections are shown the certificate from before meanwhile",
+                        self.files.certificate.display(),
+                        self.files.key.display(),
+                        LONGEST.as_secs()
+                    );
+                    reading.await
+                }
+            };
+            self.look(read.unwrap_or_else(|error| Err(error.to_string())));
         }
     }
 
     /// Takes a new pair; what cannot be used leaves the old one in place. One of two files may be newer for a moment, so
     /// that is said when it is so twice.
-    fn look(&mut self) {
-        let read = self.files.read();
+    fn look(&mut self, read: Result<Content, String>) {
         if matches!(&read, Ok(content) if *content == self.content) {
             self.refused = None;
             return;

@@ -8,6 +8,7 @@
 //! The text is JSON as it was written, and is hashed by its bytes. The first row follows the [`Link::ORIGIN`]. There is no secret in
 //! it: whoever may write to the database can make a chain anew, and that is found only by a hash that was noted elsewhere.
 
+mod trim;
 mod verify;
 
 use std::fmt;
@@ -19,7 +20,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Millis;
 
-pub use verify::{Finding, Verified, Verifier};
+pub use trim::Cut;
+pub use verify::{Finding, Noted, Verified, Verifier};
 
 /// The hash of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -124,12 +126,14 @@ impl Ends {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trimmed {
     pub trimmed: Link,
+    /// The time of the newest row among them.
+    pub newest: Millis,
 }
 
 impl Trimmed {
     /// The entry for rows up to this one, and with it.
-    pub fn entry(up_to: Link, at: Millis) -> Result<New, serde_json::Error> {
-        Ok(New { at, text: serde_json::to_string(&Self { trimmed: up_to })? })
+    pub fn entry(up_to: Link, newest: Millis, at: Millis) -> Result<New, serde_json::Error> {
+        Ok(New { at, text: serde_json::to_string(&Self { trimmed: up_to, newest })? })
     }
 }
 

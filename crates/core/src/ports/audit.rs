@@ -18,7 +18,7 @@ use crate::audit::{Ends, Link, New, Row};
 pub enum Page {
     /// Rows after this number, oldest first.
     After(u64),
-    /// Rows before this number, newest first.
+    /// Rows before this number, newest first, as far as the chain goes: none at or before its anchor.
     Before(u64),
 }
 
@@ -30,7 +30,9 @@ pub trait AuditLog: Send + Sync {
     /// Where the chain begins and ends.
     async fn audit_ends(&self) -> Result<Ends, Error>;
     async fn audit_rows(&self, page: Page, limit: u32) -> Result<Vec<Row>, Error>;
-    /// Removes the oldest rows as far as they are from before this time, at most so many of them, and never the newest; says so in
-    /// a row of this time. How many went.
+    /// How many rows have a number below 1, which nothing here gives.
+    async fn unnumbered_audit(&self) -> Result<u64, Error>;
+    /// Removes the oldest rows as far as they are from before this time ([`crate::audit::Cut`]), at most so many of them, and never the newest; says so in
+    /// a row of this time. How many went. `now` is the time as far as it is believed.
     async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error>;
 }

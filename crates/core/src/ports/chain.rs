@@ -123,6 +123,10 @@ pub trait Room: Send + Sync {
     fn take(&self, bytes: usize) -> Result<(), NoRoom>;
     /// The answer is thrown away, and is read anew from elsewhere: all of it is free again.
     fn begin_anew(&self);
+    /// Whose question it is, for a share of what questions may take at once. All without a name share everything.
+    fn owner(&self) -> &str {
+        ""
+    }
 }
 
 /// Signed bytes, read.

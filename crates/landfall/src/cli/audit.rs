@@ -39,6 +39,9 @@ pub(crate) struct VerifyAudit {
     /// A hash that was noted before, as this command prints it: its row must still be there.
     #[arg(long, value_name = "HASH")]
     pub(crate) head: Option<String>,
+    /// The hash of the newest row that had been removed because of its age, noted with it: it is told which went since.
+    #[arg(long, value_name = "HASH")]
+    pub(crate) anchor: Option<String>,
     /// Check a file that `export` wrote.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) file: Option<PathBuf>,

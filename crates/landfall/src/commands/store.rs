@@ -1,5 +1,6 @@
 //! `landfall store` and `landfall backup`: a copy of the store, and a store that went back.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -145,7 +146,8 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
         // For admins only; others go on without.
         let keys = client.api_keys().await.unwrap_or_default().into_iter().map(|key| json!(key));
         let keys: Vec<Value> = keys.filter(|key| key["state"] == "good").collect();
-        return show(&lanes, &keys, &state, args.remote.json);
+        let waiting = waiting(&client).await?;
+        return show(&lanes, &keys, &waiting, &state, args.remote.json);
     }
     let unseen: Vec<String> = lanes.iter().filter_map(not_looked_at).collect();
     if !unseen.is_empty() {
@@ -194,10 +196,65 @@ fn not_looked_at(lane: &Value) -> Option<String> {
     Some(format!("{signer} on chain {chain} was not looked at here: {why}"))
 }
 
+/// Transactions of a page, and how many pages are read: enough to see who floods.
+const PAGE: usize = 500;
+const PAGES: usize = 20;
+
+/// The transactions that wait and were handed in by one API key.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Waiting {
+    /// By id and name of the key.
+    by_key: BTreeMap<(String, String), u64>,
+    /// There are more than were counted.
+    more: bool,
+}
+
+impl Waiting {
+    fn take(&mut self, tx: &Value) {
+        let by = &tx["submittedBy"];
+        let key = (text(by, "keyId"), text(by, "name"));
+        *self.by_key.entry(key).or_default() += 1;
+    }
+
+    fn json(&self) -> Vec<Value> {
+        let one = |((id, name), count): (&(String, String), &u64)| json!({ "keyId": id, "name": name, "transactions": count });
+        self.by_key.iter().map(one).collect()
+    }
+}
+
+/// Everything that would be sent after the acceptance, by the key that handed it in.
+async fn waiting(client: &Client) -> Result<Waiting> {
+    let mut waiting = Waiting::default();
+    for state in ["accepted", "simulated", "awaiting_approval"] {
+        let mut cursor = String::new();
+        for page in 0.. {
+            if page == PAGES {
+                waiting.more = true;
+                break;
+            }
+            let read: Value = client.get(&format!("/api/v1/tx?state={state}&limit={PAGE}{cursor}")).await?;
+            read["items"].as_array().into_iter().flatten().for_each(|tx| waiting.take(tx));
+            match read["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+    }
+    Ok(waiting)
+}
+
 /// The lanes and nonces that would be accepted. Nothing is, and the exit code is that of every command that wants `--yes` and did not get it.
-fn show(lanes: &[Value], keys: &[Value], state: &Value, as_json: bool) -> Result<ExitCode> {
+fn show(
+    lanes: &[Value],
+    keys: &[Value],
+    waiting: &Waiting,
+    state: &Value,
+    as_json: bool,
+) -> Result<ExitCode> {
     if as_json {
-        output::json(&json!({ "accepted": false, "why": state["why"], "lanes": lanes, "apiKeys": keys }));
+        output::json(&json!({
+            "accepted": false, "why": state["why"], "lanes": lanes, "apiKeys": keys, "waiting": waiting.json(),
+        }));
     } else {
         println!("{}\n", text(state, "why"));
         println!("{}\n", output::table(&HEADER, lanes.iter().map(row).collect()));
@@ -227,6 +284,18 @@ fn show(lanes: &[Value], keys: &[Value], state: &Value, as_json: bool) -> Result
             );
             println!("{}\n", output::table(&["id", "name", "role", "made"], keys.iter().map(row).collect()));
         }
+        if !waiting.by_key.is_empty() {
+            let row = |((id, name), count): (&(String, String), &u64)| {
+                vec![id.clone(), name.clone(), count.to_string()]
+            };
+            println!(
+                "Transactions that wait, and are sent after the acceptance unless they are cancelled, by the API key that handed them in. \
+                 To revoke a key does not cancel what it handed in:"
+            );
+            let rows = waiting.by_key.iter().map(row).collect();
+            println!("{}", output::table(&["key", "name", "transactions"], rows));
+            println!("{}", if waiting.more { "There are more; these are the newest.\n" } else { "" });
+        }
         println!(
             "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \
              these nonces then ends as landed, or waits for a person: always in a lane without a next nonce, where more wait than landed, \
@@ -247,6 +316,18 @@ fn row(lane: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_counted_by_the_key_that_handed_it_in() {
+        let mut waiting = Waiting::default();
+        for (id, name) in [("a1", "shop"), ("b2", "thief"), ("b2", "thief")] {
+            waiting.take(&json!({ "txId": "…", "submittedBy": { "keyId": id, "name": name } }));
+        }
+        waiting.take(&json!({ "txId": "…", "submittedBy": null }));
+        let counted: Vec<(String, u64)> =
+            waiting.by_key.iter().map(|((_, name), count)| (name.clone(), *count)).collect();
+        assert_eq!(counted, [("-".to_owned(), 1), ("shop".to_owned(), 1), ("thief".to_owned(), 2)]);
+    }
 
     #[test]
     fn a_store_that_was_accepted_says_how_many_lanes_still_compare() {

@@ -18,6 +18,8 @@ pub(crate) struct Access {
     pub(crate) admin_key_file: PathBuf,
     pub(crate) loose_files: bool,
     pub(crate) rate_per_s: u32,
+    pub(crate) max_connections_per_key: usize,
+    pub(crate) max_bytes_in_flight_per_key: usize,
     pub(crate) max_listeners_per_key: usize,
     pub(crate) max_sockets_per_key: usize,
     pub(crate) max_raw_bytes_per_key: usize,
@@ -35,6 +37,8 @@ impl Default for Access {
             admin_key_file: PathBuf::new(),
             loose_files: false,
             rate_per_s: usual.rate_per_s,
+            max_connections_per_key: landfall_server::Limits::default().connections_per_key,
+            max_bytes_in_flight_per_key: landfall_server::Limits::default().bytes_per_key,
             max_listeners_per_key: usual.shares.listeners,
             max_sockets_per_key: usual.shares.sockets,
             max_raw_bytes_per_key: usual.shares.raw_bytes,
@@ -50,14 +54,16 @@ const SHORTEST_ADMIN_KEY: usize = 32;
 
 impl Access {
     pub(super) fn check(&self) -> Result<()> {
+        if !self.admin_key_env.is_empty() {
+            check_env_name("access.admin_key_env", &self.admin_key_env)?;
+        }
         let days = self.keep_audit_days;
         if !(0.0..=36_500.0).contains(&days) {
             bail!("access.keep_audit_days is {days}; it may be 0, for ever, or up to 36500");
         }
-        if !self.admin_key_env.is_empty() {
-            check_env_name("access.admin_key_env", &self.admin_key_env)?;
-        }
         let shares = [
+            self.max_connections_per_key,
+            self.max_bytes_in_flight_per_key,
             self.max_listeners_per_key,
             self.max_sockets_per_key,
             self.max_raw_bytes_per_key,
@@ -65,8 +71,8 @@ impl Access {
         ];
         if shares.contains(&0) {
             bail!(
-                "access.max_listeners_per_key, max_sockets_per_key, max_raw_bytes_per_key and max_raw_accounts_per_key must \
-                 be above 0"
+                "access.max_connections_per_key, max_bytes_in_flight_per_key, max_listeners_per_key, max_sockets_per_key, \
+                 max_raw_bytes_per_key and max_raw_accounts_per_key must be above 0"
             );
         }
         Ok(())
@@ -77,6 +83,15 @@ impl Access {
         landfall_server::rpc::RawQuota {
             bytes: self.max_raw_bytes_per_key,
             accounts: self.max_raw_accounts_per_key,
+        }
+    }
+
+    /// Limits of callers, with those of one key.
+    pub(crate) fn limits(&self, limits: landfall_server::Limits) -> landfall_server::Limits {
+        landfall_server::Limits {
+            connections_per_key: self.max_connections_per_key,
+            bytes_per_key: self.max_bytes_in_flight_per_key,
+            ..limits
         }
     }
 
@@ -131,7 +146,16 @@ impl Access {
 
 const FILE_KEY: &str = "access.admin_key_file";
 
+/// Bytes of a file with a key.
+const LONGEST_FILE: u64 = 64 << 10;
+
 fn in_file(files: Files, file: &Path) -> Result<String> {
+    // It is read while the server runs: what is no file could be read for ever.
+    if let Ok(found) = super::secrets::path(file).and_then(|file| Ok(std::fs::metadata(file)?))
+        && (!found.is_file() || found.len() > LONGEST_FILE)
+    {
+        bail!("{FILE_KEY}: {} is not a regular file of at most {LONGEST_FILE} bytes", file.display());
+    }
     let key = files.read(FILE_KEY, file)?.trim().to_owned();
     long_enough(FILE_KEY, &key)?;
     Ok(key)

@@ -70,7 +70,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "server.max_connections",
         "1000",
-        "The most connections at once; beyond it, new callers wait until one ends.",
+        "The most connections at once; beyond it, an idle one is closed for a new one, and where none is idle 16 more places are there for \
+         administrators and health.",
     ),
     key(
         "server.max_connections_per_address",
@@ -172,6 +173,18 @@ pub(crate) const KEYS: &[Key] = &[
         "access.rate_per_s",
         "1000",
         "Requests per second of an API key that does not say otherwise; 0: no limit.",
+    ),
+    key(
+        "access.max_connections_per_key",
+        "250",
+        "The most connections on which one API key was shown last, never more than half of server.max_connections; beyond it, its own most \
+         silent idle one is closed. Behind a proxy that shares connections between keys, raise it.",
+    ),
+    key(
+        "access.max_bytes_in_flight_per_key",
+        "8388608",
+        "The most bytes of bodies of one API key that are read or worked on at once, never more than a quarter of \
+         server.max_bytes_in_flight. One largest body always fits, and small bodies have 4 MiB beside.",
     ),
     key("access.max_listeners_per_key", "50", "The most event streams of one API key at once."),
     key("access.max_sockets_per_key", "50", "The most WebSockets of one API key at once."),

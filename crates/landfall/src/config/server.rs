@@ -104,6 +104,7 @@ impl Server {
             listeners: self.max_listeners.min(self.max_connections.saturating_sub(1)).max(1),
             header_time: Duration::from_secs(self.header_timeout_s),
             body_time: Duration::from_secs(self.body_timeout_s),
+            ..Limits::default()
         }
     }
 

@@ -10,6 +10,7 @@ use landfall_server::grpc::proto::{CancelRequest, Payload, SubmitRequest};
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
@@ -216,6 +217,62 @@ async fn every_door_says_who_asked_and_every_refusal_who_was_sent_away() {
     assert!(!shown.contains(&key) && !shown.contains(ADMIN_KEY), "no secret is on record");
 }
 
+/// Sends a request and hangs up without waiting for its answer, after as many other requests were answered.
+async fn hang_up(api: &Api, path: &str, key: &str, body: &Value, after: usize) {
+    let address = api.url().trim_start_matches("http://");
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\nauthorization: Bearer {key}\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    for _ in 0..after {
+        api.get("/health/live").await.expect(200);
+    }
+}
+
+/// A connection that is closed ends the work on its request, and must not end it between the deed and the word about it.
+#[tokio::test]
+async fn whoever_hangs_up_is_on_record_with_everything_that_was_done_all_the_same() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let made =
+        admin.post("/api/v1/api-keys", &json!({ "name": "shop", "role": "submitter" })).await.expect(201);
+    let key = text(&made, "key");
+    let pause = format!("/api/v1/lanes/{CHAIN_ID}/{}/pause", signer(0));
+    admin.command(&pause).await.expect(202);
+    for n in 0..80 {
+        hang_up(&admin, "/api/v1/tx", &key, &transfer_as(&format!("gone-{n}")), n % 4).await;
+    }
+    let stored = until("most are stored", async || {
+        let all = admin.list("").await;
+        (all.len() >= 20).then_some(all)
+    })
+    .await;
+    for (n, tx) in stored.iter().enumerate() {
+        hang_up(&admin, &format!("/api/v1/tx/{}/cancel", text(tx, "txId")), &key, &json!({}), 1 + n % 3)
+            .await;
+        hang_up(&admin, &pause, ADMIN_KEY, &json!({}), 1 + n % 3).await;
+    }
+    until("all that was done is on record", async || {
+        let (all, log) = (admin.list("").await, log(&admin).await);
+        let named =
+            |tx: &Value| log.iter().any(|row| row["txIds"].as_array().is_some_and(|ids| ids.contains(tx)));
+        let cancelled = all.iter().filter(|tx| tx["state"] == "cancelled");
+        let paths: BTreeSet<String> = log.iter().map(|row| text(row, "path")).collect();
+        let is_told = all.iter().all(|tx| named(&tx["txId"]))
+            && cancelled.clone().count() >= 10
+            && cancelled.clone().all(|tx| paths.contains(&format!("/api/v1/tx/{}/cancel", text(tx, "txId"))));
+        let paused: Vec<&Value> = log.iter().filter(|row| text(row, "path") == pause).collect();
+        (is_told && paused.len() > 10 && paused.iter().all(|row| row["status"] == 202)).then_some(())
+    })
+    .await;
+}
+
 /// Fills a log, stops the server in good order, and gives the folder's file.
 async fn stopped() -> (Chain, Server) {
     let chain = Chain::without_mining().await;
@@ -285,6 +342,8 @@ async fn each_row_that_is_changed_removed_added_or_moved_is_found() {
             "row 3 was changed",
         ),
         ("UPDATE audit_ends SET hash = zeroblob(32)".to_owned(), "the head says"),
+        (format!("INSERT INTO audit SELECT namespace, 0, at, {entry}, hash FROM audit WHERE seq = 3"), "a number below 1"),
+        (format!("INSERT INTO audit SELECT namespace, -5, at, {entry}, hash FROM audit WHERE seq = 3"), "a number below 1"),
         ("UPDATE audit_ends SET anchor = 2, anchor_hash = (SELECT hash FROM audit WHERE seq = 2)".to_owned(), "stands after"),
     ];
     for (sql, told) in attacks {
@@ -296,6 +355,17 @@ async fn each_row_that_is_changed_removed_added_or_moved_is_found() {
         let found = verify(&server, &[]).await;
         assert_eq!(found.code, Some(7), "{sql}: {}", found.said);
         assert!(found.said.contains(told), "{sql}: {}", found.said);
+        assert!(
+            found.said.contains("Do not note") && !found.said.contains("Note both"),
+            "{sql}: {}",
+            found.said
+        );
+        if told == "a number below 1" {
+            // What is none of the chain is not shown as if it were.
+            let listed = audit(server.folder(), &[&["list", "--json"], &OFFLINE[..]].concat()).await;
+            let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+            assert_eq!(listed["items"].as_array().unwrap().len() as u64, last, "{sql}: {listed}");
+        }
     }
     // Oldest rows and anchor together: no row says that they went.
     std::fs::write(&file, &saved).unwrap();
@@ -314,6 +384,17 @@ async fn each_row_that_is_changed_removed_added_or_moved_is_found() {
         ),
     );
     assert_eq!(verify(&server, &[]).await.code, Some(0), "nobody can tell from the database alone");
+    let zeros = format!("0x{}", "0".repeat(64));
+    let refused = verify(&server, &["--head", &zeros]).await;
+    assert!(refused.code != Some(0) && refused.said.contains("the hash of no row"), "{}", refused.said);
+    let noted: Value = serde_json::from_str(&verify(&server, &["--json"]).await.stdout).unwrap();
+    let noted = verify(&server, &["--head", &text(&noted["head"], "hash"), "--anchor", &zeros]).await;
+    assert!(
+        noted.ok() && noted.said.contains(&format!("The noted hash is row {before}'s")),
+        "{}",
+        noted.said
+    );
+    assert!(noted.said.contains("No row was removed since the anchor was noted"), "{}", noted.said);
     let found = verify(&server, &["--head", &head]).await;
     assert!(found.code == Some(7) && found.said.contains("no row has the hash"), "{}", found.said);
 }
@@ -341,6 +422,11 @@ async fn an_export_is_checked_without_a_store_and_the_command_line_is_on_record_
         audit(server.folder(), &["export", "--out", "audit.jsonl", "--config", "landfall.toml"]).await;
     assert!(exported.ok(), "{}", exported.said);
     let file = server.folder().join("audit.jsonl");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "it has names and addresses");
+    let again =
+        audit(server.folder(), &["export", "--out", "audit.jsonl", "--config", "landfall.toml"]).await;
+    assert!(!again.ok() && again.said.contains("name another file"), "{}", again.said);
     let whole = std::fs::read_to_string(&file).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let check = async |text: &str| {

@@ -424,3 +424,57 @@ async fn kept_bytes_that_are_sent_after_an_acceptance_pay_nothing_twice() {
     chain.mine(70).await;
     assert_eq!(landed(&chain).await, BTreeMap::from([(0, 1), (2, 1)]), "it was paid once");
 }
+
+/// Keys that were revoked after the copy was made are valid in it again.
+#[tokio::test]
+async fn a_revoked_key_that_a_copy_brings_back_can_neither_accept_the_store_nor_make_a_successor() {
+    const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let env = vec![("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned())];
+    let mut server = Server::start(&chain.url(), Settings { env, ..Settings::default() }).await;
+    let owner = server.api.with_key(ADMIN_KEY);
+    let mut keys = Vec::new();
+    for (name, role) in [("gone admin", "admin"), ("gone operator", "operator"), ("thief", "submitter")] {
+        let made = owner.post("/api/v1/api-keys", &json!({ "name": name, "role": role })).await.expect(201);
+        keys.push((text(&made, "id"), owner.with_key(&text(&made, "key"))));
+    }
+    let first = owner.submit(&request(0)).await;
+    owner.until_state(&first, "confirmed").await;
+    plain_copy(&server, "copy.db").await;
+    for (id, _) in &keys {
+        let revoke = owner.request(reqwest::Method::DELETE, &format!("/api/v1/api-keys/{id}"));
+        owner.send(revoke).await.expect(200);
+    }
+    let second = owner.submit(&request(1)).await;
+    owner.until_state(&second, "confirmed").await;
+    until_marked_beyond(&server, "copy.db").await;
+    server.kill().await;
+    put_back(&server, "copy.db");
+    server.spawn();
+    server.until_ready().await;
+
+    let [(admin_id, admin), (_, operator), (thief_id, thief)] = &keys[..] else { panic!("three keys") };
+    let pause = format!("/api/v1/lanes/31337/{}/pause", signer(0));
+    let successor = json!({ "name": "me", "role": "admin" });
+    let told = admin.post("/api/v1/store/accept", &json!({})).await.expect_problem(403, "store_older");
+    assert!(told.contains("LANDFALL_ADMIN_KEY") && told.contains("revoke again"), "{told}");
+    admin.post("/api/v1/api-keys", &successor).await.expect_problem(403, "store_older");
+    operator.post(&pause, &json!({})).await.expect_problem(403, "store_older");
+    let replace = format!("/api/v1/tx/{first}/replace");
+    thief.post(&replace, &json!({})).await.expect_problem(403, "store_older");
+    // Requests are handed in again, and whoever looks at the store sees who did.
+    thief.submit(&request(7)).await;
+    let mut shown = program(server.folder());
+    shown.args(["store", "accept"]).env("LANDFALL_URL", server.api.url()).env("LANDFALL_API_KEY", ADMIN_KEY);
+    let shown = run(shown).await;
+    let waits = |line: &str| {
+        line.starts_with(thief_id.as_str()) && line.contains("thief") && line.trim_end().ends_with('1')
+    };
+    assert!(shown.stdout.lines().any(waits), "{}", shown.said);
+    // To take a key away is no harm, and the owner's key does the rest.
+    let revoke = admin.request(reqwest::Method::DELETE, &format!("/api/v1/api-keys/{admin_id}"));
+    admin.send(revoke).await.expect(200);
+    owner.post("/api/v1/api-keys", &successor).await.expect(201);
+    owner.post("/api/v1/store/accept", &json!({ "despitePool": true })).await.expect(202);
+    operator.post(&pause, &json!({})).await.expect(202);
+}

@@ -299,6 +299,89 @@ async fn bytes_in_flight_have_a_bound_that_is_told() {
         .await;
 }
 
+/// One request with a key on a connection that stays; the status, or none if the connection has ended.
+async fn ask_on(stream: &mut TcpStream, address: &str, key: &str) -> Option<String> {
+    let request =
+        format!("GET /api/v1/lanes HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut said = vec![0; 64 << 10];
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut said)).await.ok()?.ok()?;
+    (read > 12).then(|| String::from_utf8_lossy(&said[9..12]).into_owned())
+}
+
+#[tokio::test]
+async fn one_key_with_very_many_connections_shuts_nobody_out_and_less_so_once_it_is_revoked() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded("max_connections = 40")).await;
+    let (address, admin) = (address(&server.api), server.api.with_key(ADMIN_KEY));
+    let made = admin.post("/api/v1/api-keys", &json!({ "name": "many", "role": "viewer" })).await.expect(201);
+    let (key, id) = (text(&made, "key"), text(&made, "id"));
+    let mut held = Vec::new();
+    for _ in 0..60 {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        assert!(ask_on(&mut stream, &address, &key).await.is_some(), "each new one is answered");
+        held.push(stream);
+    }
+    let others_are_served = async || {
+        let soon = Duration::from_secs(5);
+        let live = Api::at(server.api.url());
+        tokio::time::timeout(soon, live.get("/health/live")).await.unwrap().expect(200);
+        let other = Api::at(server.api.url()).with_key(ADMIN_KEY);
+        tokio::time::timeout(soon, other.get("/api/v1/api-keys")).await.unwrap().expect(200);
+    };
+    others_are_served().await;
+    let mut open = Vec::new();
+    for mut stream in held {
+        if let Some(status) = ask_on(&mut stream, &address, &key).await {
+            assert_eq!(status, "200");
+            open.push(stream);
+        }
+    }
+    assert!((1..=20).contains(&open.len()), "half of all at most: {}", open.len());
+    admin.send(admin.request(Method::DELETE, &format!("/api/v1/api-keys/{id}"))).await.expect(200);
+    for stream in &mut open {
+        assert_ne!(ask_on(stream, &address, &key).await.as_deref(), Some("200"));
+    }
+    others_are_served().await;
+}
+
+#[tokio::test]
+async fn stalled_bodies_of_one_key_hold_no_transaction_of_another_up() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded("")).await;
+    let (address, admin) = (address(&server.api), server.api.with_key(ADMIN_KEY));
+    let made = admin.post("/api/v1/api-keys", &json!({ "name": "slow", "role": "viewer" })).await.expect(201);
+    let head = format!(
+        "POST /rpc/{CHAIN_ID} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {BODY}\r\n\r\n",
+        text(&made, "key")
+    );
+    // Two largest bodies are as much as one address may have.
+    let stalled = (0..2).map(|_| async {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // One that is refused is not read to its end.
+        stream.write_all(&vec![b' '; BODY - 1]).await.ok();
+        stream
+    });
+    let began = Instant::now();
+    let mut stalled = futures::future::join_all(stalled).await;
+    for _ in 0..5 {
+        let asked = Instant::now();
+        admin.submit(&transfer()).await;
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    }
+    for stream in &mut stalled {
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.ok();
+        assert!(
+            said.is_empty() || said.contains("body_too_slow") || said.contains("quota_reached"),
+            "{said}"
+        );
+    }
+    assert!(began.elapsed() < Duration::from_secs(25), "what stalls does not hold its bytes for 30 s");
+}
+
 #[tokio::test]
 async fn a_subscription_whose_key_is_revoked_is_told_nothing_more() {
     let chain = Chain::without_mining().await;

@@ -127,6 +127,17 @@ async fn more_hashes_are_given_than_the_window_holds_and_what_gets_none_is_taken
     assert_eq!(rpc.count("pending").await, first + 6);
     let shown = rpc.get("eth_getTransactionByHash", json!([hashes[5]])).await;
     assert_eq!(number(&shown["nonce"]), first + 5, "also one that no node has");
+    // Its signature is nobody's yet: whoever kept it could send it when the nonce was given to something else.
+    assert_eq!(
+        (&shown["r"], &shown["s"], &shown["v"]),
+        (&json!("0x0"), &json!("0x0"), &json!("0x0")),
+        "{shown}"
+    );
+    until("one that a node has is shown with its signature", async || {
+        let shown = rpc.get("eth_getTransactionByHash", json!([hashes[0]])).await;
+        (shown["r"] != "0x0" && shown["s"] != "0x0").then_some(())
+    })
+    .await;
     let (code, own, message) = rpc.fail("eth_sendTransaction", json!([payment(7)])).await;
     assert_eq!((code, own.as_str()), (-32002, "no_slot"), "{message}");
     assert!(message.contains("nothing of it can land"), "{message}");
@@ -354,6 +365,14 @@ async fn a_socket_answers_calls_and_tells_of_new_heads_and_logs() {
     request.headers_mut().insert("origin", "https://elsewhere.example".parse().unwrap());
     assert!(tokio_tungstenite::connect_async(request).await.is_err());
     server.api.get(&path()).await.expect_problem(405, "method_not_allowed");
+    // One key for all calls of a socket would be none.
+    let mut request =
+        tokio_tungstenite::tungstenite::client::IntoClientRequest::into_client_request(url.as_str()).unwrap();
+    request.headers_mut().insert("idempotency-key", "one".parse().unwrap());
+    match tokio_tungstenite::connect_async(request).await {
+        Err(tokio_tungstenite::tungstenite::Error::Http(refused)) => assert_eq!(refused.status(), 400),
+        other => panic!("it should be refused: {other:?}"),
+    }
 }
 
 #[tokio::test]

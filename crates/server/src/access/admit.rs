@@ -1,6 +1,7 @@
 //! The one place that every request passes on its way to a handler. It is judged by its headers; its body is read after.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -10,15 +11,25 @@ use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
 use tokio::time::Instant;
 
+use super::audit::Audit;
 use super::caller::Caller;
+use super::keyring;
+use super::older;
 use super::role::{Need, Role};
-use crate::doors::intake;
+use crate::activity::Receiver;
+use crate::doors::{Line, intake};
 use crate::grpc;
 use crate::guard;
+use crate::metrics::NoRoom;
 use crate::observe::Answered;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
 use crate::serve::App;
+
+/// How long what needs nobody waits to know who asks.
+const LOOK_UP: Duration = Duration::from_secs(1);
+/// Bytes of an answer that takes room while it is sent.
+const LARGE: usize = 64 << 10;
 
 pub(crate) async fn admit(
     State(app): State<App>,
@@ -50,25 +61,42 @@ async fn admitted(
     let line = intake::line(&request).cloned();
     let peer = line.as_ref().map(|line| line.peer().ip());
     let asked = (request.method(), request.version(), request.headers());
+    let mut no_place = false;
     let problem = match judge(app, path.as_str(), asked).await {
         Ok((mut caller, need)) => {
             caller.address = peer;
-            if let Some(line) = &line
-                && caller.is_known()
-            {
-                line.shows_key();
+            match line.as_ref().map_or(Ok(()), |line| enters(line, &caller, need)) {
+                Ok(()) => {
+                    let (key, version) = (caller.key.clone(), request.version());
+                    forget_revoked(app, line.as_ref(), &caller).await;
+                    let response = match intake::take(app, (&caller, need), request).await {
+                        // What it holds is held until it is answered.
+                        Ok((request, held)) => {
+                            let stops = stops_with_its_caller(&request);
+                            let (audit, app) = (app.audit.clone(), app.clone());
+                            let passed = async move {
+                                let _held = held;
+                                pass(&app, caller, need, request, next).await
+                            };
+                            if stops { passed.await } else { whole(&audit, passed).await }
+                        }
+                        Err(problem) => problem.into_response(),
+                    };
+                    return (leaving(line.as_ref(), version, response), key);
+                }
+                Err(problem) => {
+                    let method = request.method().as_str().to_owned();
+                    app.audit.refused(&caller, method, request.uri().path(), &problem);
+                    no_place = true;
+                    problem
+                }
             }
-            let key = caller.key.clone();
-            return match intake::take(app, need, request).await {
-                // What it holds is held until it is answered.
-                Ok((request, _held)) => (pass(app, caller, need, request, next).await, key),
-                Err(problem) => (problem.into_response(), key),
-            };
         }
         Err(Refused { mut caller, problem }) => {
             caller.address = peer;
             let method = request.method().as_str().to_owned();
             app.audit.refused(&caller, method, request.uri().path(), &problem);
+            forget_revoked(app, line.as_ref(), &caller).await;
             problem
         }
     };
@@ -77,14 +105,55 @@ async fn admitted(
     }
     let (parts, body) = request.into_parts();
     // Bodies of those who show no key are few on one connection.
-    let ends =
-        parts.version < Version::HTTP_2 && !body.is_end_stream() && line.is_none_or(|line| !line.is_known());
+    let is_known = line.as_ref().is_some_and(|line| line.is_known());
+    let ends = parts.version < Version::HTTP_2 && (no_place || !body.is_end_stream() && !is_known);
     intake::refused(app, &parts.headers, body).await;
     let mut response = refuse(problem);
     if ends {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    (response, None)
+    (leaving(line.as_ref(), parts.version, response), None)
+}
+
+/// The connection counts for the key that was shown on it. One in a place that is kept is for few.
+fn enters(line: &Arc<Line>, caller: &Caller, need: Need) -> Result<(), Problem> {
+    let again = |code, detail| Problem { retry_after: Some(1), ..Problem::new(code, detail) };
+    if line.is_kept() && !caller.is(Role::Admin) {
+        if need == Need::Nobody {
+            return Ok(());
+        }
+        let detail = "as many connections are open as server.max_connections allows, and none is idle; this one is answered about \
+                      health only, or to an administrator. Nothing of this request was done: try again in a moment";
+        return Err(again(Code::TooManyConnections, detail.to_owned()));
+    }
+    if !caller.is_known() {
+        return Ok(());
+    }
+    line.shows_key(caller).map_err(|most| {
+        let detail = format!(
+            "this API key has {most} connections, as many as it may (access.max_connections_per_key), and none of them is idle. \
+             Nothing of this request was done: use one of those, or try again in a moment"
+        );
+        again(Code::QuotaReached, detail)
+    })
+}
+
+/// A connection whose key is no longer good counts as one without, once something is asked on it without a good one.
+async fn forget_revoked(app: &App, line: Option<&Arc<Line>>, caller: &Caller) {
+    if let Some(line) = line.filter(|_| !caller.is_known())
+        && let Some(owner) = line.owner()
+        && app.keyring.has_revoked(&owner).await
+    {
+        line.forgets_key();
+    }
+}
+
+/// A place that is kept is given back at once by those who are not administrators.
+fn leaving(line: Option<&Arc<Line>>, version: Version, mut response: Response) -> Response {
+    if version < Version::HTTP_2 && line.is_some_and(|line| line.is_kept() && !line.is_known()) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Whoever may not come in, and why.
@@ -109,7 +178,7 @@ async fn judge(
     let need = table::need(method, path)
         .ok_or_else(|| Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method"))?;
     let metrics_are_open = path == "/metrics" && app.keyring.policy().open_metrics;
-    let caller = match app.keyring.caller(headers).await {
+    let caller = match who(app, need, headers).await {
         // Where no key is needed on the machine itself, others that come by way of a proxy on it still need one.
         Ok(Some(caller)) if caller.key.is_none() && guard::is_forwarded(version, headers) => {
             if need != Need::Nobody && !metrics_are_open {
@@ -138,7 +207,21 @@ async fn judge(
     {
         return Err(Refused { problem: caller.lacks(role), caller });
     }
+    if let Err(problem) = older::may(app, &caller, (method, path, need)).await {
+        return Err(Refused { caller, problem });
+    }
     Ok((caller, need))
+}
+
+/// Who shows these headers. What needs nobody waits for no store: without a key there is nothing to look up, and with one not for long.
+async fn who(app: &App, need: Need, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
+    if need != Need::Nobody {
+        return app.keyring.caller(headers).await;
+    }
+    if !app.keyring.policy().open && !keyring::shows_one(headers) {
+        return Ok(None);
+    }
+    tokio::time::timeout(LOOK_UP, app.keyring.caller(headers)).await.unwrap_or(Ok(None))
 }
 
 async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next: Next) -> Response {
@@ -167,7 +250,11 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
         Told::After | Told::IfRefused => None,
     };
     request.extensions_mut().insert(caller.clone());
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    if let Err(problem) = hold(app, &caller, is_read && !path.starts_with("/rpc/"), &mut response) {
+        app.metrics.turned_away(NoRoom::Answer);
+        response = problem.into_response();
+    }
     let status = response.status();
     match (told, asked) {
         (_, Some(row)) => app.audit.ended(row, &caller, method, path, status.as_u16()).await,
@@ -180,6 +267,35 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
         _ => {}
     }
     response
+}
+
+/// A request that is dropped when its caller hangs up. A read changes nothing. JSON-RPC brings each call that changes something to
+/// its end by itself, and takes back a send whose hash nobody heard.
+fn stops_with_its_caller(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) || request.uri().path().starts_with("/rpc/")
+}
+
+/// Runs a request to its end in a task of its own: a caller that hangs up must not stop it after it was done and before the audit
+/// log is told.
+async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 'static) -> Response {
+    audit.to_its_end(passed).await.unwrap_or_else(|| {
+        let detail = "the server stops, and whether this was done is not known; look before you ask again";
+        Problem::new(Code::OutcomeUnknown, detail).into_response()
+    })
+}
+
+/// A large answer to a look takes room until it is sent, and no answer goes on to a key that is revoked. JSON-RPC takes its room itself,
+/// and what was done is told in any case.
+fn hold(app: &App, caller: &Caller, takes_room: bool, response: &mut Response) -> Result<(), Problem> {
+    let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    if let Some(length) = length.filter(|length| takes_room && *length > LARGE) {
+        response.extensions_mut().insert(app.answers.hold(caller.key.as_ref(), length)?);
+    }
+    if caller.key.is_some() {
+        let receiver = Receiver { keyring: app.keyring.clone(), caller: caller.clone() };
+        response.extensions_mut().insert(receiver);
+    }
+    Ok(())
 }
 
 /// When the audit log is told of a request.

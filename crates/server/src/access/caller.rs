@@ -35,7 +35,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn with(
+    pub(crate) fn with(
         key: Arc<str>,
         name: &str,
         role: Role,
@@ -83,6 +83,11 @@ impl Caller {
             per_s: 0,
             known: false,
         }
+    }
+
+    /// It has shown the same key.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key && self.admin == other.admin
     }
 
     /// It has shown a key, or needs none here.

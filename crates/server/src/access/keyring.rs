@@ -1,7 +1,6 @@
 //! All keys, as they were a moment ago: the store is asked once a second at most, however many callers there are and
-//! whatever keys they show.
+//! whatever keys they show. How it is asked, and what holds while it does not answer, is in [`super::looks`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,27 +9,18 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use landfall_core::Millis;
 use landfall_core::ports::clock::{Clock, Random};
-use landfall_core::ports::records::{Record, RecordKind, RecordQuery, RecordWrite, Records, RecordsWritten};
+use landfall_core::ports::records::{RecordWrite, Records, RecordsWritten};
 use landfall_core::ports::store::Error;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::admin::{Admin, AdminKey};
 use super::caller::Caller;
 use super::key::{ApiKey, Hash, Shown};
+use super::looks::{KIND, Kept, Looks, MOST, REVOKED, Snapshot};
 use super::quota::{Quotas, Shares};
 use super::rate::Rates;
 use super::role::Role;
 use crate::problem::{Code, Problem};
-
-/// A key that was revoked on another node is refused here after this time.
-const FRESH: Duration = Duration::from_secs(1);
-/// A store that does not answer is not asked about every call, and keys that were good stay so for a moment.
-const STALE: Duration = Duration::from_secs(30);
-const KIND: RecordKind = RecordKind::ApiKey;
-/// The most keys there may be, and how many revoked ones are remembered.
-const MOST: usize = 1_000;
-const REVOKED: usize = 200;
 
 /// What the configuration says about access.
 #[derive(Debug, Clone)]
@@ -65,23 +55,13 @@ impl Default for Policy {
     }
 }
 
-struct Snapshot {
-    at: Instant,
-    keys: BTreeMap<Arc<str>, Arc<Kept>>,
-}
-
-struct Kept {
-    record: Record,
-    key: ApiKey,
-}
-
 pub(crate) struct Keyring {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     policy: Policy,
     admin: Admin,
-    seen: Mutex<Option<Arc<Snapshot>>>,
+    looks: Looks,
     rates: Rates,
     quotas: Arc<Quotas>,
 }
@@ -114,8 +94,8 @@ impl Keyring {
         policy: Policy,
     ) -> Self {
         let (admin, quotas) = (Admin::new(policy.admin_key.clone()), Arc::new(Quotas::new(policy.shares)));
-        let (seen, rates) = (Mutex::new(None), Rates::default());
-        Self { records, clock, random, policy, admin, seen, rates, quotas }
+        let (looks, rates) = (Looks::new(records.clone()), Rates::default());
+        Self { records, clock, random, policy, admin, looks, rates, quotas }
     }
 
     pub(crate) fn policy(&self) -> &Policy {
@@ -124,7 +104,7 @@ impl Keyring {
 
     /// There is a key, or was one: from then on every caller needs one.
     pub(crate) async fn any(&self) -> Result<bool, Error> {
-        Ok(self.admin.is_configured() || !self.snapshot().await?.keys.is_empty())
+        Ok(self.admin.is_configured() || !self.looks.snapshot().await?.keys.is_empty())
     }
 
     /// Everybody may do everything.
@@ -142,27 +122,36 @@ impl Keyring {
         let Some(text) = shown(headers) else {
             return Ok(self.is_open().await?.then(Caller::anyone));
         };
-        if let Some(admin) = self.admin.now().filter(|admin| admin.is_of(&text)) {
+        // A key of the store does not wait for the administrator's file, nor that one for the store.
+        let stored = match Shown::read(&text) {
+            Some(shown) => self.looks.snapshot().await.map(|snapshot| self.opened(&snapshot, &shown)),
+            None => Ok(None),
+        };
+        if let Ok(Some(caller)) = stored {
+            return Ok(Some(caller));
+        }
+        if let Some(admin) = self.admin.now().await.filter(|admin| admin.is_of(&text)) {
             let name = self.admin.name();
             let mut caller = Caller::with(name.into(), name, Role::Admin, None, None);
             caller.admin = Some(admin);
             return Ok(Some(caller));
         }
-        let snapshot = self.snapshot().await?;
+        stored?;
         // Every key that opens nothing is told the same.
-        let unknown =
-            || Problem::new(Code::Unauthorized, "the API key is not known, was revoked or has expired");
-        let shown = Shown::read(&text).ok_or_else(unknown)?;
-        let (id, kept) = snapshot.keys.get_key_value(shown.id.as_str()).ok_or_else(unknown)?;
-        if !kept.key.hash.is_of(&shown.secret) || !kept.key.is_good(self.clock.now()) {
-            return Err(unknown());
-        }
+        Err(Problem::new(Code::Unauthorized, "the API key is not known, was revoked or has expired"))
+    }
+
+    /// Who shows a key of the store that is good.
+    fn opened(&self, snapshot: &Snapshot, shown: &Shown) -> Option<Caller> {
+        let (id, kept) = snapshot.keys.get_key_value(shown.id.as_str())?;
         let key = &kept.key;
-        let per_s = key.rate_per_s.unwrap_or(self.policy.rate_per_s);
+        if !key.hash.is_of(&shown.secret) || !key.is_good(self.clock.now()) {
+            return None;
+        }
         let mut caller =
             Caller::with(id.clone(), &key.name, key.role, key.signers.clone(), key.chains.clone());
-        caller.per_s = per_s;
-        Ok(Some(caller))
+        caller.per_s = key.rate_per_s.unwrap_or(self.policy.rate_per_s);
+        Some(caller)
     }
 
     /// A caller that was let in may stay: its key is still good, or the server is still open. Where that cannot be looked up, it
@@ -170,12 +159,22 @@ impl Keyring {
     pub(crate) async fn still(&self, caller: &Caller) -> bool {
         match caller.key.as_deref() {
             None => self.is_open().await.unwrap_or(false),
-            Some(_) if caller.admin.is_some() => self.admin.now() == caller.admin,
-            Some(id) => match self.snapshot().await {
-                Ok(snapshot) => snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now())),
-                Err(_) => false,
-            },
+            Some(_) if caller.admin.is_some() => self.admin.now().await == caller.admin,
+            Some(id) => self.looks.snapshot().await.is_ok_and(|snapshot| self.is_good(&snapshot, id)),
         }
+    }
+
+    /// The key of a caller is known to be no longer good.
+    pub(crate) async fn has_revoked(&self, caller: &Caller) -> bool {
+        match caller.key.as_deref() {
+            None => false,
+            Some(_) if caller.admin.is_some() => self.admin.now().await != caller.admin,
+            Some(id) => self.looks.snapshot().await.is_ok_and(|snapshot| !self.is_good(&snapshot, id)),
+        }
+    }
+
+    fn is_good(&self, snapshot: &Snapshot, id: &str) -> bool {
+        snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now()))
     }
 
     /// Counts what a caller asks for, and says no when that is too often.
@@ -192,43 +191,9 @@ impl Keyring {
         })
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
-        // Whoever comes while the store is asked waits for its answer.
-        let mut seen = self.seen.lock().await;
-        if let Some(snapshot) = seen.as_ref().filter(|snapshot| snapshot.at.elapsed() < FRESH) {
-            return Ok(snapshot.clone());
-        }
-        match self.read().await {
-            Ok(snapshot) => Ok(seen.insert(Arc::new(snapshot)).clone()),
-            Err(error) => match seen.as_ref().filter(|snapshot| snapshot.at.elapsed() < STALE) {
-                Some(snapshot) => Ok(snapshot.clone()),
-                None => Err(error),
-            },
-        }
-    }
-
-    async fn read(&self) -> Result<Snapshot, Error> {
-        let at = Instant::now();
-        let most = u32::try_from(MOST + REVOKED + 1).unwrap_or(u32::MAX);
-        let records = self.records.records(&RecordQuery::all(KIND, most)).await?;
-        let mut keys = BTreeMap::new();
-        for record in records {
-            let key = serde_json::from_value(record.body.clone())
-                .map_err(|error| Error::Corrupt { what: "api key", text: error.to_string() })?;
-            keys.insert(Arc::from(record.id.as_str()), Arc::new(Kept { record, key }));
-        }
-        Ok(Snapshot { at, keys })
-    }
-
-    /// The next look goes to the store.
-    async fn forget(&self) {
-        *self.seen.lock().await = None;
-    }
-
     /// Makes a key. What comes back has its text, which is kept nowhere.
     pub(crate) async fn make(&self, new: NewKey, by: Option<&str>) -> Result<Made, Problem> {
-        self.forget().await;
-        let snapshot = self.snapshot().await?;
+        let snapshot = self.looks.read().await?;
         let mut revoked: Vec<&Arc<Kept>> =
             snapshot.keys.values().filter(|kept| kept.key.revoked_at.is_some()).collect();
         if snapshot.keys.len() - revoked.len() >= MOST {
@@ -255,9 +220,9 @@ impl Keyring {
             let old = revoked.iter().take(revoked.len() - REVOKED);
             writes.extend(old.map(|kept| RecordWrite::remove(KIND, &kept.record)));
         }
-        let written = self.records.write_records(writes).await?;
-        self.forget().await;
-        match written {
+        let written = self.records.write_records(writes).await;
+        self.looks.forget();
+        match written? {
             RecordsWritten::Yes => Ok(Made { text: shown.text(), id: shown.id, key }),
             RecordsWritten::Changed => Err(changed_meanwhile()),
         }
@@ -265,8 +230,7 @@ impl Keyring {
 
     /// Every key there is or was, newest first.
     pub(crate) async fn list(&self) -> Result<Vec<(String, ApiKey)>, Error> {
-        self.forget().await;
-        let snapshot = self.snapshot().await?;
+        let snapshot = self.looks.read().await?;
         let mut list: Vec<_> =
             snapshot.keys.iter().map(|(id, kept)| (id.to_string(), kept.key.clone())).collect();
         list.sort_by_key(|(_, key)| std::cmp::Reverse(key.created_at));
@@ -275,8 +239,7 @@ impl Keyring {
 
     /// Ends a key. Doing it again changes nothing.
     pub(crate) async fn revoke(&self, id: &str, by: Option<&str>) -> Result<ApiKey, Problem> {
-        self.forget().await;
-        let snapshot = self.snapshot().await?;
+        let snapshot = self.looks.read().await?;
         let missing = || Problem::new(Code::NotFound, format!("there is no API key {id} here"));
         let kept = snapshot.keys.get(id).ok_or_else(missing)?;
         let mut key = kept.key.clone();
@@ -286,9 +249,9 @@ impl Keyring {
         key.revoked_at = Some(self.clock.now());
         key.revoked_by = by.map(str::to_owned);
         let change = RecordWrite::change(KIND, &kept.record, document(&key)?);
-        let written = self.records.write_records(vec![change]).await?;
-        self.forget().await;
-        match written {
+        let written = self.records.write_records(vec![change]).await;
+        self.looks.forget();
+        match written? {
             RecordsWritten::Yes => Ok(key),
             RecordsWritten::Changed => Err(changed_meanwhile()),
         }
@@ -304,6 +267,11 @@ fn changed_meanwhile() -> Problem {
         Code::ChangedMeanwhile,
         "somebody else changed it at the same moment; nothing was changed now",
     )
+}
+
+/// Whether a request shows a key, good or not.
+pub(super) fn shows_one(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-api-key") || headers.contains_key(header::AUTHORIZATION)
 }
 
 /// The key that a request shows: as a bearer token, in its own header, or as the password of a URL.

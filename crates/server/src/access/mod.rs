@@ -7,7 +7,8 @@
 //! | file | what |
 //! |---|---|
 //! | `admit` | what every request passes on its way to a handler |
-//! | `key`, `keyring` | API keys, and who shows one |
+//! | `key`, `keyring`, `looks` | API keys, who shows one, and how they are looked up |
+//! | `older` | whom it trusts while the store is an older copy |
 //! | `role` | what keys may do, and what paths need |
 //! | `admin` | the administrator's key that is not in the store |
 //! | `rate`, `quota` | how often a key may ask, and how much it may hold |
@@ -20,6 +21,8 @@ pub mod audit;
 mod caller;
 mod key;
 mod keyring;
+mod looks;
+mod older;
 mod quota;
 mod rate;
 mod role;
@@ -31,6 +34,7 @@ pub(crate) use caller::Caller;
 pub(crate) use key::ApiKey;
 pub use keyring::Policy;
 pub(crate) use keyring::{Keyring, Made, NewKey};
+pub(crate) use older::needs_a_sure_key;
 pub use quota::Shares;
 pub(crate) use quota::{Place, Quota};
 pub(crate) use role::Need;

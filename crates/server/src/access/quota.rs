@@ -1,7 +1,11 @@
-//! How much one key may hold at a time: listeners and sockets stay for long, so that one key could take the places of all others.
+//! How much one key may hold at a time: listeners and sockets stay for long, and large pages cost much, so that one key could take the
+//! places of all others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
 use crate::problem::{Code, Problem};
@@ -49,16 +53,46 @@ impl Quota {
     }
 }
 
+/// Large pages of one key that are read at once, and how long others of it wait for their turn.
+const LARGE_READS: usize = 2;
+const WAIT: Duration = Duration::from_secs(10);
+/// Keys that are remembered before it is looked which may be forgotten.
+const MANY: usize = 256;
+
 /// The places that all keys hold now.
 #[derive(Default)]
 pub(crate) struct Quotas {
     shares: Shares,
     held: Mutex<HashMap<(Arc<str>, Quota), usize>>,
+    reads: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
 impl Quotas {
     pub(crate) fn new(shares: Shares) -> Self {
-        Self { shares, held: Mutex::default() }
+        Self { shares, ..Self::default() }
+    }
+
+    /// A turn to read a large page, after others of the same key. An open server has none.
+    pub(crate) async fn read_much(&self, caller: &Caller) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        let Some(key) = &caller.key else { return Ok(None) };
+        let turns = {
+            let mut all = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() >= MANY {
+                // What nobody else holds is all free.
+                all.retain(|_, turns| Arc::strong_count(turns) > 1);
+            }
+            all.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(LARGE_READS))).clone()
+        };
+        // None is ever closed.
+        if let Ok(Ok(turn)) = tokio::time::timeout(WAIT, turns.acquire_owned()).await {
+            return Ok(Some(turn));
+        }
+        let detail = format!(
+            "this API key reads {LARGE_READS} large pages at once, which is the most, and this one had no turn for {} s; ask for fewer \
+             at once, or for smaller ones",
+            WAIT.as_secs()
+        );
+        Err(Problem { retry_after: Some(1), ..Problem::new(Code::QuotaReached, detail) })
     }
 
     /// A place for one more, given back when it is dropped. Where no key is shown the server is open, and has one bound for all.
@@ -127,6 +161,22 @@ mod tests {
         let _again = quotas.take(&one, Quota::Listeners).ok().unwrap();
         drop(first);
         assert_eq!(quotas.held.lock().unwrap().len(), 3, "what nobody holds is not remembered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_pages_of_a_key_are_read_one_after_the_other_and_of_another_beside() {
+        let quotas = Quotas::new(Shares::default());
+        let (one, other) = (caller("one"), caller("other"));
+        let mut held = Vec::new();
+        for _ in 0..LARGE_READS {
+            held.push(quotas.read_much(&one).await.ok().flatten());
+        }
+        assert!(held.iter().all(Option::is_some));
+        assert!(quotas.read_much(&other).await.is_ok_and(|turn| turn.is_some()));
+        let refused = quotas.read_much(&one).await.err().unwrap();
+        assert_eq!((refused.code, refused.retry_after), (Code::QuotaReached, Some(1)));
+        let (next, ()) = tokio::join!(quotas.read_much(&one), async { drop(held.pop()) });
+        assert!(next.is_ok_and(|turn| turn.is_some()));
     }
 
     #[test]

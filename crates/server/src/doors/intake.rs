@@ -9,11 +9,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use http_body::{Body as _, Frame};
+use tokio::time::Instant;
 
-use super::bytes::{Charge, Full};
+use super::bytes::{Charge, Full, SMALL};
 use super::line::Line;
 use super::measured::Measured;
-use crate::access::Need;
+use crate::access::{Caller, Need};
 use crate::grpc;
 use crate::metrics::NoRoom;
 use crate::problem::{Code, Problem};
@@ -22,9 +23,13 @@ use crate::span::span;
 
 /// A body that is too large is read this far past its limit, only so that the caller hears the answer.
 const DISCARD_AT_MOST: usize = 4 << 20;
+const DISCARD_REST_TIME: Duration = Duration::from_secs(5);
 /// The same for a caller that is refused, and how long that may take.
 const DISCARD_OF_REFUSED: usize = 256 << 10;
 const DISCARD_TIME: Duration = Duration::from_secs(1);
+/// A body that is not small comes at a pace, or gives up what it holds: so many bytes in so long.
+pub(super) const PACE_BYTES: usize = 128 << 10;
+pub(super) const PACE_TIME: Duration = Duration::from_secs(4);
 
 /// The connection that a request came on.
 pub(crate) fn line(request: &Request) -> Option<&Arc<Line>> {
@@ -32,8 +37,12 @@ pub(crate) fn line(request: &Request) -> Option<&Arc<Line>> {
 }
 
 /// The request with its body read, and what it holds until it is answered.
-pub(crate) async fn take(app: &App, need: Need, request: Request) -> Result<(Request, Arc<Charge>), Problem> {
-    let charge = Arc::new(app.doors.charge(line(&request)));
+pub(crate) async fn take(
+    app: &App,
+    (caller, need): (&Caller, Need),
+    request: Request,
+) -> Result<(Request, Arc<Charge>), Problem> {
+    let charge = Arc::new(app.doors.charge(line(&request), caller));
     // Messages of a stream come one by one, and each is measured by who reads it.
     if grpc::is_service(request.uri().path()) && grpc::is_grpc(request.headers()) {
         let streams = grpc::takes_a_stream(request.uri().path());
@@ -74,15 +83,29 @@ async fn whole(app: &App, headers: &HeaderMap, mut body: Body, charge: &Charge) 
             Ok(Err(Stopped::Broken(error))) => {
                 return Err(Problem::new(Code::InvalidJson, format!("the body could not be read: {error}")));
             }
+            Ok(Err(Stopped::TooSlow)) => return Err(too_slow()),
             Err(_) => {
                 let detail = format!("it was not whole after {}", span(limits.body_time));
                 return Err(Problem::new(Code::BodyTooSlow, detail));
             }
         };
+    // What is refused is not kept.
+    charge.give_back(usize::MAX);
     // A connection that is closed with unread bytes is reset, and a caller that is still sending then never sees why it was
     // refused.
-    tokio::time::timeout(limits.body_time, discard(&mut body, DISCARD_AT_MOST)).await.ok();
+    let time = limits.body_time.min(DISCARD_REST_TIME);
+    tokio::time::timeout(time, discard(&mut body, DISCARD_AT_MOST)).await.ok();
     Err(problem)
+}
+
+/// Says no to a body that holds much and hardly goes on.
+pub(super) fn too_slow() -> Problem {
+    let detail = format!(
+        "a body of more than {SMALL} bytes must go on by {PACE_BYTES} bytes in {} at least, so that none holds what others could \
+         have; send it again, or less at once",
+        span(PACE_TIME)
+    );
+    Problem::new(Code::BodyTooSlow, detail)
 }
 
 /// Lets a caller that is refused say a little more, so that it hears the answer. At most so many are listened to at once.
@@ -110,13 +133,26 @@ fn asks_first(headers: &HeaderMap) -> bool {
 enum Stopped {
     TooLarge,
     Full(Full),
+    TooSlow,
     Broken(axum::Error),
 }
 
 /// All bytes, if they are no more than `most`.
 async fn read(body: &mut Body, most: usize, said: Option<u64>, charge: &Charge) -> Result<Bytes, Stopped> {
     let mut whole = Vec::new();
-    while let Some(chunk) = next(body).await {
+    // Where the body was when its pace was last looked at, and when it is looked at next.
+    let (mut before, mut look) = (0, Instant::now() + PACE_TIME);
+    loop {
+        let chunk = loop {
+            match tokio::time::timeout_at(look, next(body)).await {
+                Ok(chunk) => break chunk,
+                Err(_) if whole.len() > SMALL && whole.len() - before < PACE_BYTES => {
+                    return Err(Stopped::TooSlow);
+                }
+                Err(_) => (before, look) = (whole.len(), Instant::now() + PACE_TIME),
+            }
+        };
+        let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(Stopped::Broken)?;
         if whole.len() + chunk.len() > most {
             return Err(Stopped::TooLarge);
@@ -157,5 +193,44 @@ async fn next(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
             Ok(Err(_)) => {}
             Err(error) => return Some(Err(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+    use crate::access::Caller;
+    use crate::doors::Doors;
+    use crate::limits::Limits;
+
+    /// A body of pieces of 64 KiB, each after a pause.
+    fn body(pieces: usize, pause: Duration) -> Body {
+        let pieces = futures::stream::iter(0..pieces).then(move |_| async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, axum::Error>(Bytes::from(vec![b' '; 64 << 10]))
+        });
+        Body::from_stream(pieces)
+    }
+
+    async fn taken(mut body: Body) -> Result<usize, &'static str> {
+        let charge = Doors::new(&Limits::default()).charge(None, &Caller::anyone());
+        match read(&mut body, 8 << 20, None, &charge).await {
+            Ok(bytes) => Ok(bytes.len()),
+            Err(Stopped::TooSlow) => Err("too slow"),
+            Err(_) => Err("something else"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_that_stalls_or_drips_gives_its_bytes_back_soon_and_one_that_comes_is_taken() {
+        let began = Instant::now();
+        let stalls = body(32, Duration::ZERO).into_data_stream().chain(futures::stream::pending());
+        assert_eq!(taken(Body::from_stream(stalls)).await, Err("too slow"));
+        assert!(began.elapsed() <= 2 * PACE_TIME, "{:?}", began.elapsed());
+        assert_eq!(taken(body(64, Duration::from_millis(2_500))).await, Err("too slow"));
+        assert_eq!(taken(body(64, Duration::from_millis(1_000))).await, Ok(4 << 20));
+        assert_eq!(taken(body(1, Duration::from_secs(20))).await, Ok(64 << 10), "a small one has more time");
     }
 }

@@ -2,8 +2,8 @@
 //! a time, so that silent callers cannot take all places.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use super::crowd::Crowd;
 use super::neighbour::Neighbour;
+use crate::access::Caller;
+use crate::metrics::NoRoom;
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -23,14 +25,28 @@ const WAIT_OF_MANY: Duration = Duration::from_millis(100);
 /// How long one may stay without a key while nothing goes on, and at all.
 pub(super) const AGE_WITHOUT_KEY: Duration = Duration::from_secs(300);
 
+/// How long one in a place that is kept may take to show an administrator's key, and to be told of health.
+const KEPT_TIME: Duration = Duration::from_secs(2);
+const KEPT_ANSWER_TIME: Duration = Duration::from_secs(10);
+/// Answers over HTTP/2 that were given up because nobody read them, until their connection is given up too.
+const UNREAD: usize = 8;
+
 pub(crate) struct Line {
     pub(super) number: u64,
     peer: SocketAddr,
     began: Instant,
     crowd: Arc<Crowd>,
     neighbour: Arc<Neighbour>,
+    /// In one of the places that are kept for administrators and health.
+    kept: bool,
     /// Somebody has shown a key here, or the server is open.
     known: AtomicBool,
+    /// Who showed a key last.
+    owner: Mutex<Option<Caller>>,
+    /// Since when it is without a key, in milliseconds since it began.
+    keyless_since: AtomicU64,
+    /// Answers that were given up because nobody read them.
+    unread: AtomicUsize,
     /// It has made room, and is no longer counted.
     pub(super) yielded: AtomicBool,
     end: Notify,
@@ -41,14 +57,24 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(number: u64, peer: SocketAddr, crowd: Arc<Crowd>, neighbour: Arc<Neighbour>) -> Self {
+    pub(super) fn new(
+        number: u64,
+        peer: SocketAddr,
+        crowd: Arc<Crowd>,
+        neighbour: Arc<Neighbour>,
+        kept: bool,
+    ) -> Self {
         Self {
             number,
             peer,
             began: Instant::now(),
             crowd,
             neighbour,
+            kept,
             known: AtomicBool::new(false),
+            owner: Mutex::new(None),
+            keyless_since: AtomicU64::new(0),
+            unread: AtomicUsize::new(0),
             yielded: AtomicBool::new(false),
             end: Notify::new(),
             running: AtomicUsize::new(0),
@@ -73,7 +99,7 @@ impl Line {
         self.began.elapsed()
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Ordering::Relaxed) == 0
     }
 
@@ -86,10 +112,42 @@ impl Line {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Its caller has shown a key: it no longer counts as one without.
-    pub(crate) fn shows_key(&self) {
-        if !self.is_known() && !self.known.swap(true, Ordering::Relaxed) {
-            self.crowd.knows(self);
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Its caller has shown a key: it counts for that one. An error is how many connections the key may have.
+    pub(crate) fn shows_key(self: &Arc<Self>, caller: &Caller) -> Result<(), usize> {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if owner.as_ref().is_some_and(|owner| owner.is_same(caller)) {
+            return Ok(());
+        }
+        self.crowd.knows(self, caller.key.clone())?;
+        *owner = Some(caller.clone());
+        self.known.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Who showed a key last.
+    pub(crate) fn owner(&self) -> Option<Caller> {
+        self.is_known().then(|| self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone()).flatten()
+    }
+
+    /// The key that was shown is no longer good: it is one without, from now on.
+    pub(crate) fn forgets_key(self: &Arc<Self>) {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if owner.take().is_some() {
+            self.keyless_since.store(self.since_it_began(), Ordering::Relaxed);
+            self.known.store(false, Ordering::Relaxed);
+            self.crowd.forgets(self);
+        }
+    }
+
+    /// An answer was given up because nobody read it. Over HTTP/1 nothing can follow it.
+    pub(crate) fn left_unread(&self, can_go_on: bool) {
+        self.crowd.turned_away(NoRoom::Answer);
+        if self.unread.fetch_add(1, Ordering::Relaxed) >= UNREAD || !can_go_on {
+            self.end();
         }
     }
 
@@ -109,9 +167,12 @@ impl Line {
         self.is_known() || self.read.fetch_add(bytes as u64, Ordering::Relaxed) < BYTES_WITHOUT_KEY
     }
 
+    fn since_it_began(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn touch(&self) {
-        let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(since, Ordering::Relaxed);
+        self.last.store(self.since_it_began(), Ordering::Relaxed);
     }
 
     /// A request that begins.
@@ -136,14 +197,20 @@ impl Line {
     pub(crate) async fn is_over(&self, silence: Duration) -> &'static str {
         loop {
             tokio::select! {
-                () = self.end.notified() => return "it asked for too much without a key, or made room for another",
+                () = self.end.notified() => return "it asked for too much without a key, did not read its answers, or made room for another",
                 () = tokio::time::sleep(LOOK_EVERY.min(silence)) => {}
             }
             if self.is_idle() && self.silence() >= silence {
                 return "nothing went on";
             }
+            let kept_time = if self.is_idle() { KEPT_TIME } else { KEPT_ANSWER_TIME };
+            if self.kept && !self.is_known() && self.age() >= kept_time {
+                return "it is in a place that is kept for administrators and health";
+            }
+            let without =
+                self.age().saturating_sub(Duration::from_millis(self.keyless_since.load(Ordering::Relaxed)));
             let too_old = if self.is_idle() { AGE_WITHOUT_KEY } else { 2 * AGE_WITHOUT_KEY };
-            if !self.is_known() && self.age() >= too_old {
+            if !self.is_known() && without >= too_old {
                 return "nobody showed a key for long";
             }
         }

@@ -1,5 +1,5 @@
 //! The body of a gRPC request, measured as it comes. A stream of messages holds the bytes of the message that is being read; who
-//! works on whole messages holds those by itself.
+//! works on whole messages holds those by itself. A large message comes at a pace, or gives up what it holds.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,9 +9,11 @@ use axum::body::{Body, Bytes};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
+use tokio::time::Sleep;
 use tonic::Status;
 
-use super::bytes::{Charge, Full};
+use super::bytes::{Charge, Full, SMALL};
+use super::intake::{PACE_BYTES, PACE_TIME, too_slow};
 use crate::problem::Problem;
 
 /// A message's first bytes: whether it is compressed, and its length.
@@ -25,18 +27,47 @@ pub(super) struct Measured {
     /// Bytes of messages that are whole; they are the reader's once it asks for more.
     done: usize,
     waiting: Option<(Bytes, BoxFuture<'static, Result<(), Full>>)>,
+    /// Bytes that are held here.
+    held: usize,
+    /// Bytes that came since the pace was looked at, and when it is looked at next.
+    came: usize,
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Measured {
     pub(super) fn new(body: Body, charge: Arc<Charge>, streams: bool) -> Self {
         let messages = streams.then(Messages::default);
-        Self { body, charge, messages, done: 0, waiting: None }
+        Self { body, charge, messages, done: 0, waiting: None, held: 0, came: 0, look: None }
+    }
+
+    /// Whether a large message comes too slowly to be waited for.
+    fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.held <= SMALL {
+            self.look = None;
+            return false;
+        }
+        loop {
+            let begin = || Box::pin(tokio::time::sleep(PACE_TIME));
+            let is_new = self.look.is_none();
+            if self.look.get_or_insert_with(begin).as_mut().poll(cx).is_pending() {
+                if is_new {
+                    self.came = 0;
+                }
+                return false;
+            }
+            self.look = None;
+            if self.came < PACE_BYTES {
+                return true;
+            }
+        }
     }
 
     fn pass(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Some(messages) = &mut self.messages {
             self.done = messages.completed(&data);
         }
+        self.held += data.len();
+        self.came += data.len();
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 }
@@ -63,10 +94,14 @@ impl http_body::Body for Measured {
             };
         }
         if this.done > 0 {
+            this.held -= this.done;
             this.charge.give_back(std::mem::take(&mut this.done));
         }
         let frame = match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Pending if this.is_too_slow(cx) => {
+                return Poll::Ready(Some(Err(axum::Error::new(Status::from(too_slow())))));
+            }
             other => return other,
         };
         match frame.into_data() {
@@ -134,6 +169,36 @@ impl Messages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_message_that_stalls_gives_up_what_it_holds_and_a_stream_that_waits_does_not() {
+        use crate::access::Caller;
+        use crate::doors::Doors;
+        use crate::limits::Limits;
+        use futures::StreamExt as _;
+
+        let doors = Doors::new(&Limits::default());
+        let body = |sent: Vec<u8>| {
+            let sent = futures::stream::iter([Ok::<_, axum::Error>(Bytes::from(sent))]);
+            let body = Body::from_stream(sent.chain(futures::stream::pending()));
+            Measured::new(body, Arc::new(doors.charge(None, &Caller::anyone())), true)
+        };
+        let next = async |body: &mut Measured| {
+            let next = std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(body), cx));
+            tokio::time::timeout(20 * PACE_TIME, next).await
+        };
+        let mut begun = vec![0, 0, 16, 0, 0];
+        begun.resize(2 * SMALL, 7);
+        let mut stalls = body(begun);
+        assert!(next(&mut stalls).await.unwrap().unwrap().is_ok());
+        assert!(next(&mut stalls).await.unwrap().unwrap().is_err());
+        let mut whole = vec![0, 0, 1, 0, 0];
+        whole.resize(5 + SMALL, 7);
+        whole.extend(whole.clone());
+        let mut waits = body(whole);
+        assert!(next(&mut waits).await.unwrap().unwrap().is_ok());
+        assert!(next(&mut waits).await.is_err(), "nothing of a message is held");
+    }
 
     #[test]
     fn bytes_are_let_go_when_their_message_is_whole_however_they_are_cut() {

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! A connection on which nobody has shown a key yet is keyless. Keyless ones have a share of the places, and bytes, requests
-//! and an age that are bounded; where there is no place left, the most silent of them yields. Who has shown a key is bounded by what
-//! the key may do. Nothing here knows what is asked for.
+//! and an age that are bounded; where there is no place left, the most silent of them yields. Who has shown a key has the share of
+//! that key: of connections, and of bytes. Nothing here knows what is asked for.
 //!
 //! | file | what |
 //! |---|---|
-//! | `crowd` | who is connected, and who yields |
+//! | `crowd`, `here` | who is connected, and who yields |
 //! | `line` | one connection |
 //! | `neighbour` | all connections of one address |
 //! | `bytes` | bytes of bodies that are being read or worked on |
@@ -19,6 +19,7 @@
 
 mod bytes;
 mod crowd;
+mod here;
 pub(crate) mod intake;
 mod line;
 mod measured;
@@ -34,6 +35,9 @@ pub(crate) use bytes::{Budget, Charge};
 pub(crate) use crowd::{Crowd, MOMENT, Room, Yielded};
 pub(crate) use line::{Line, Running};
 
+use bytes::OfKeys;
+
+use crate::access::Caller;
 use crate::limits::Limits;
 
 /// Refused requests whose rest is taken in and forgotten at once, so that their callers hear the answer.
@@ -46,6 +50,8 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 /// Bounds that all listeners of a server share.
 pub(crate) struct Doors {
     bytes: Arc<Budget>,
+    bytes_of_keys: OfKeys,
+    bytes_of_small: Arc<Budget>,
     /// Streams of callers without a key.
     streams: Arc<Semaphore>,
     discards: Semaphore,
@@ -58,6 +64,8 @@ impl Doors {
         let most_streams = limits.streams_without_key();
         Arc::new(Self {
             bytes: Arc::new(Budget::new(limits.bytes_in_flight())),
+            bytes_of_keys: OfKeys::new(limits.bytes_in_flight_of_key()),
+            bytes_of_small: bytes::reserve(),
             streams: Arc::new(Semaphore::new(most_streams)),
             discards: Semaphore::new(DISCARDS),
             most_streams,
@@ -65,8 +73,19 @@ impl Doors {
         })
     }
 
-    /// Account of the bytes that a request on this connection holds.
-    pub(crate) fn charge(&self, line: Option<&Arc<Line>>) -> Charge {
-        Charge::new(self.bytes.clone(), line.map(|line| line.neighbour().clone()))
+    /// Account of the bytes that a request of this caller holds, on this connection.
+    pub(crate) fn charge(&self, line: Option<&Arc<Line>>, caller: &Caller) -> Charge {
+        let key = caller.key.as_ref().map(|key| self.bytes_of_keys.of(key));
+        let address = line.map(|line| line.neighbour().clone());
+        Charge::new(self.bytes.clone(), address, key, self.bytes_of_small.clone())
     }
+}
+
+/// A connection that nobody made.
+#[cfg(test)]
+pub(crate) fn test_line() -> Arc<Line> {
+    let metrics = Arc::new(crate::metrics::Metrics::new("test", []).unwrap());
+    let crowd = Crowd::new(Room::of(&Limits::default()), metrics);
+    let neighbour = Arc::new(neighbour::Neighbour::new(1));
+    Arc::new(Line::new(0, SocketAddr::from(([127, 0, 0, 1], 1)), crowd, neighbour, false))
 }

@@ -51,10 +51,19 @@ pub(super) async fn submit(
     request: &SubmitRequest,
     path: &'static str,
 ) -> Result<Submitted, Problem> {
-    let handed_over =
-        async { tx::hand_over(app, caller, read::submission(request)?, None, ("gRPC", path)).await };
+    let asked = read::submission(request);
+    let (by, of) = (app.clone(), caller.clone());
+    // A stream is dropped with its caller, and what it was storing with it.
+    let handed_over = app
+        .audit
+        .to_its_end(async move { tx::hand_over(&by, &of, asked?, None, ("gRPC", path)).await })
+        .await
+        .unwrap_or_else(|| {
+            let detail = "the server stops, and whether it was stored is not known; send it again with the same request_id";
+            Err(Problem::new(Code::OutcomeUnknown, detail))
+        });
     let told = |problem: &Problem| app.audit.refused(caller, "gRPC", path, problem);
-    let (status, body) = handed_over.await.inspect_err(told)?;
+    let (status, body) = handed_over.inspect_err(told)?;
     Ok(write::submitted(&body, status == StatusCode::OK))
 }
 
@@ -80,7 +89,7 @@ impl Transactions for Service {
         let line = request.extensions().get::<Arc<Line>>().cloned();
         let answers = request.into_inner().map(move |request| {
             let (app, caller) = (app.clone(), caller.clone());
-            let charge = app.doors.charge(line.as_ref());
+            let charge = app.doors.charge(line.as_ref(), &caller);
             async move {
                 let request = request?;
                 // A key may have been taken back since the stream was opened.

@@ -81,6 +81,7 @@ pub(crate) enum NoRoom {
     Connection,
     Stream,
     Bytes,
+    Answer,
 }
 
 impl NoRoom {
@@ -89,6 +90,7 @@ impl NoRoom {
             Self::Connection => "connection",
             Self::Stream => "stream",
             Self::Bytes => "bytes",
+            Self::Answer => "answer",
         }
     }
 }
@@ -173,7 +175,7 @@ impl Metrics {
         for result in ["delivered", "failed", "given_up"] {
             add(&self.webhook_deliveries, &[result], 0);
         }
-        for what in [NoRoom::Connection, NoRoom::Stream, NoRoom::Bytes] {
+        for what in [NoRoom::Connection, NoRoom::Stream, NoRoom::Bytes, NoRoom::Answer] {
             add(&self.turned_away, &[what.name()], 0);
         }
         let plain = [&self.lease_acquired, &self.lease_fenced, &self.journal_entries];

@@ -123,7 +123,7 @@ metrics! {
     WEBHOOK_DISABLED = gauge("landfall_webhook_disabled", WEBHOOK, "1 if nothing is delivered to the webhook until somebody switches it on.");
     WEBHOOK_DELIVERIES = counter("landfall_webhook_deliveries_total", &["result"], "Tries of events by result: delivered, failed (tried again), given_up.");
     LISTENERS = gauge("landfall_event_listeners", &[], "Callers that listen to server-sent events.");
-    TURNED_AWAY = counter("landfall_turned_away_total", &["what"], "What was refused or ended for want of room: connection, stream (gRPC without a key), bytes (of bodies).");
+    TURNED_AWAY = counter("landfall_turned_away_total", &["what"], "What was refused or ended for want of room: connection, stream (gRPC without a key), bytes (of bodies), answer (large, or not read).");
 
     TWO_WINNERS = counter("landfall_alarm_two_winners_total", &[], "Slots won by two of our attempts at once. Must be 0.");
     WON_TWICE = counter("landfall_alarm_won_twice_total", &[], "Transactions whose content won with two nonces. Must be 0.");

@@ -310,7 +310,7 @@ fn events() -> Vec<Operation> {
             .query("types", types, "only of these names")
             .parameter(last)
             .answers_as(200, "A stream without end.", "text/event-stream", stream)
-            .refuses(&[Code::BadAddress, Code::TooManyListeners, Code::QuotaReached]),
+            .refuses(&[Code::BadAddress, Code::TooManyListeners]),
     ]
 }
 
@@ -329,7 +329,7 @@ fn rpc() -> Vec<Operation> {
         get("/rpc/{chain}", "rpcSocket", "The same over a WebSocket, with subscriptions")
             .at("chain", chain())
             .answers_nothing(101, "The connection is a WebSocket from here on.")
-            .refuses(&[Code::MethodNotAllowed, Code::TooManySockets, Code::QuotaReached]),
+            .refuses(&[Code::MethodNotAllowed, Code::TooManySockets]),
     ]
 }
 

@@ -6,7 +6,7 @@ use axum::http::Method;
 use serde_json::{Map, Value, json};
 
 use super::schema::{refer, words};
-use crate::access::{Need, Role};
+use crate::access::{self, Need, Role};
 use crate::problem::Code;
 
 pub(super) struct Operation {
@@ -152,6 +152,9 @@ impl Operation {
         if need != Need::Nobody {
             [Code::Unauthorized, Code::Forbidden].into_iter().for_each(&mut add);
         }
+        if access::needs_a_sure_key(&self.method, self.path, need) {
+            add(Code::StoreOlder);
+        }
         if self.path.contains('{') {
             add(Code::NotFound);
         }
@@ -206,6 +209,8 @@ const ALWAYS: &[Code] = &[
     Code::BodyTooSlow,
     Code::TooManyBytes,
     Code::TooManyBytesOfOne,
+    Code::TooManyConnections,
+    Code::QuotaReached,
     Code::InvalidJson,
     Code::RateLimited,
     Code::StoreUnavailable,

@@ -332,6 +332,10 @@ fn audit_export() -> Value {
         [
             has("anchor", said(refer("AuditLink"), "the newest row that was removed because of its age")),
             has("head", said(refer("AuditLink"), "the newest row")),
+            has(
+                "unnumbered",
+                said(number(), "rows with a number below 1, which no server gives: somebody added them"),
+            ),
             has("items", list(refer("AuditRow"))),
             has("nextCursor", said(or_null(text()), "the `cursor` of the next page; null on the last")),
         ],

@@ -143,10 +143,13 @@ pub(crate) async fn export(State(app): State<App>, Query(query): Query<BTreeMap<
     let after: u64 = after.map_err(|_| Problem::at(Code::BadQuery, "cursor", "it is of no page here"))?;
     // The ends first: rows that are added meanwhile are beyond the head, and are left for the next time.
     let ends = app.audit.ends().await?;
+    let unnumbered = app.audit.unnumbered().await?;
     let rows = app.audit.rows(Page::After(after), limit).await?;
     let next = if rows.len() >= limit as usize { rows.last().map(|row| row.seq.to_string()) } else { None };
     let items: Vec<Value> = rows.iter().map(row).collect();
-    Ok(Json(json!({ "anchor": ends.anchor, "head": ends.head, "items": items, "nextCursor": next })))
+    Ok(Json(json!({
+        "anchor": ends.anchor, "head": ends.head, "unnumbered": unnumbered, "items": items, "nextCursor": next,
+    })))
 }
 
 fn row(row: &Row) -> Value {

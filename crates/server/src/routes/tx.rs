@@ -303,6 +303,8 @@ pub(crate) async fn journal(
 
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
+/// So many items of a page count as one request.
+const ITEMS_OF_A_REQUEST: u32 = 10;
 
 pub(crate) async fn list(
     State(app): State<App>,
@@ -310,6 +312,10 @@ pub(crate) async fn list(
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Answer<Json<Value>> {
     let query = tx_query(query)?;
+    // The request itself was counted as one.
+    app.keyring.charge(&caller, (query.limit / ITEMS_OF_A_REQUEST).saturating_sub(1) as usize)?;
+    let is_large = query.limit > PAGE || !caller.sees_all();
+    let _reading = if is_large { app.keyring.quotas().read_much(&caller).await? } else { None };
     let txs = seen(&app, &caller, &query).await?;
     let more = txs.len() >= query.limit as usize;
     let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());

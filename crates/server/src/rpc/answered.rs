@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn short_and_long_answers_make_one_text_in_their_order() {
-        let room = || Arc::new(Answers::new(Budget::default())).message();
+        let room = || Arc::new(Answers::new(Budget::default())).message(None);
         for lengths in [&[3][..], &[3, 4, 5], &[100_000], &[1, 100_000, 2, 3, 70_000, 70_000, 4]] {
             let (text, _) = Answered::batch(answers(lengths), room()).into_text();
             let read: Vec<Value> = serde_json::from_str(&text).unwrap();

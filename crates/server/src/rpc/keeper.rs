@@ -63,6 +63,12 @@ struct Kept {
     held_since: Option<Instant>,
 }
 
+/// Whether bytes that are kept were new.
+enum Taken {
+    New,
+    Before,
+}
+
 /// What a first send is told; nothing before that.
 type Verdict = Option<Result<(), RpcError>>;
 type Sending = BTreeMap<(ChainId, TxHash), (watch::Receiver<Verdict>, Claim)>;
@@ -153,7 +159,12 @@ impl Keeper {
             // Also if it panics.
             let _sent = Sent { keeper: &keeper, key };
             let said = keeper.send_first(&asker, &signed, sealed).await;
-            told.send_replace(Some(said));
+            // The same bytes again are nothing new.
+            if let Ok(Taken::New) = said {
+                let about = json!({ "hash": key.1, "from": signed.from.to_string() });
+                asker.wrote("eth_sendRawTransaction", Vec::new(), Some(about));
+            }
+            told.send_replace(Some(said.map(|_| ())));
         });
         Ok(verdict)
     }
@@ -171,16 +182,16 @@ impl Keeper {
         quota::check(self.quota, kept.chain(begun), claim)
     }
 
-    async fn send_first(&self, asker: &Asker, signed: &SignedTx, sealed: Sealed) -> Result<(), RpcError> {
+    async fn send_first(&self, asker: &Asker, signed: &SignedTx, sealed: Sealed) -> Result<Taken, RpcError> {
         let (chain, hash) = (asker.chain, sealed.hash);
         if self.all().contains_key(&(chain, hash)) {
-            return Ok(());
+            return Ok(Taken::Before);
         }
         let view = look::head(asker).await?;
         let count = count(asker, &view, signed.from).await?;
         if signed.slot < count {
             return match asker.adapter.receipts(&[hash]).await {
-                Ok(found) if !found.is_empty() => Ok(()),
+                Ok(found) if !found.is_empty() => Ok(Taken::Before),
                 Ok(_) | Err(_) => {
                     let text = format!("nonce too low: next nonce {count}, tx nonce {}", signed.slot);
                     Err(RpcError::coded(INVALID_INPUT, text, "nonce_too_low"))
@@ -207,8 +218,11 @@ impl Keeper {
             "raw": sealed.raw, "from": signed.from.0, "nonce": signed.slot, "key": asker.caller.key,
         });
         let write = RecordWrite::new(RecordKind::RawTx, id_of(chain, hash), body);
-        // Another node may keep it already: that is as good.
-        let (RecordsWritten::Yes | RecordsWritten::Changed) = self.records.write_records(vec![write]).await?;
+        let taken = match self.records.write_records(vec![write]).await? {
+            RecordsWritten::Yes => Taken::New,
+            // Another node keeps it already: that is as good.
+            RecordsWritten::Changed => Taken::Before,
+        };
         let kept = Kept {
             key: asker.caller.key.clone(),
             from: signed.from,
@@ -221,7 +235,7 @@ impl Keeper {
         self.all().insert((chain, hash), kept);
         if !may_be_pooled && is_held(self.slots_of(chain, signed.from)) {
             tracing::debug!(%chain, %hash, "a lower nonce is missing; it is held back");
-            return Ok(());
+            return Ok(taken);
         }
         self.note_sent(chain, hash);
         let report = asker.adapter.send(&[sealed]).await.into_iter().next();
@@ -230,7 +244,7 @@ impl Keeper {
                 self.forget(chain, hash).await;
                 Err(error)
             }
-            None => Ok(()),
+            None => Ok(taken),
         }
     }
 

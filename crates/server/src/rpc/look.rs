@@ -207,14 +207,19 @@ async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
     let is_open = landed.is_none() && !record.tx.status.state.is_terminal();
     if is_open && !asker.app.handle.runs(record.tx.lane) {
         // Another node stores its receipts when it sees them; what is shown here has its own head.
+        let mut not_told = None;
         for attempt in record.attempts.iter().rev() {
-            let Ok((text, _room)) = pass::held(asker, RECEIPT, &json!([attempt.hash])).await else {
-                continue;
-            };
-            landed = serde_json::from_str::<Option<Landed>>(&text).ok().flatten().filter(shown);
+            match pass::read(asker, RECEIPT, &json!([attempt.hash])).await {
+                Ok(receipt) => landed = serde_json::from_value(receipt).ok().flatten().filter(shown),
+                Err(error) => not_told = Some(error),
+            }
             if landed.is_some() {
                 break;
             }
+        }
+        // "It has not landed" is said only if all were asked.
+        if let (None, Some(error)) = (&landed, not_told) {
+            return Err(error);
         }
     }
     Ok(Some(Ours { record, landed }))
@@ -273,8 +278,37 @@ pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, R
     if let Some(hash) = record.carried_out_by() {
         return foreign(asker, hash).await;
     }
-    // Also one that no node has been sent yet.
-    Ok(signed(asker, &record, hash).unwrap_or_default())
+    let Some(mut shown) = signed(asker, &record, hash) else { return Ok(Value::Null) };
+    if !was_sent(asker, &record, hash).await? {
+        without_signature(&mut shown);
+    }
+    Ok(shown)
+}
+
+/// Whether a node was ever given the bytes of this hash, as far as it is written.
+async fn was_sent(asker: &Asker, record: &TxRecord, hash: TxHash) -> Result<bool, RpcError> {
+    let Some(mut attempt) = record.attempts.iter().find(|attempt| attempt.hash == hash).cloned() else {
+        return Ok(false);
+    };
+    if attempt.hints.sends == 0 {
+        let journal = asker.app.handle.store().journal(record.tx.id).await?;
+        attempt.told_by(journal.iter().map(|row| (row.at, &row.entry)));
+    }
+    Ok(attempt.hints.sends > 0)
+}
+
+/// Bytes that no node was given are nobody's but ours: whoever kept their signature could send them when the slot was given to
+/// something else. Zeros, since libraries cannot read a transaction without these fields.
+fn without_signature(shown: &mut Value) {
+    for name in ["r", "s", "v", "yParity"] {
+        if let Some(value) = shown.get_mut(name) {
+            *value = json!("0x0");
+        }
+    }
+    // Those by which an account delegates its code are as good by themselves.
+    if let Some(Value::Array(items)) = shown.get_mut("authorizationList") {
+        items.iter_mut().for_each(without_signature);
+    }
 }
 
 /// An attempt as nodes show one that is in no block.

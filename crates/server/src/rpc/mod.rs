@@ -101,13 +101,13 @@ impl Asker {
         }
         let adapter =
             app.handle.parts().chains.get(&id).map(|parts| parts.chain.clone()).ok_or_else(unknown)?;
-        let room = app.answers.message();
+        let room = app.answers.message(caller.key.as_ref());
         Ok(Self { app, chain: id, adapter, caller, key: None, room })
     }
 
     /// The same asker with another message.
     pub(crate) fn again(&self) -> Self {
-        Self { room: self.app.answers.message(), ..self.clone() }
+        Self { room: self.app.answers.message(self.caller.key.as_ref()), ..self.clone() }
     }
 }
 

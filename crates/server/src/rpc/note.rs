@@ -5,7 +5,7 @@ use landfall_engine::Wish;
 use serde_json::Value;
 
 use super::Asker;
-use super::error::RpcError;
+use super::error::{INVALID_INPUT, RpcError};
 use crate::access::Wrote;
 use crate::problem::Code;
 
@@ -19,6 +19,17 @@ impl Asker {
     pub(super) fn wrote(&self, method: &'static str, txs: Vec<TxId>, body: Option<Value>) {
         let (method, path) = (method.into(), self.path().into());
         self.app.audit.wrote(&self.caller, Wrote { method, path, status: 200, txs, count: None, body });
+    }
+
+    /// Does what a call asks for, also if its caller hangs up meanwhile: then the audit log is told as well.
+    pub(super) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        self.app.audit.to_its_end(work).await.unwrap_or_else(|| {
+            let text = "the server stops, and whether this was done is not known; look before you ask again";
+            Err(RpcError::coded(INVALID_INPUT, text, "outcome_unknown"))
+        })
     }
 
     /// Says that the caller was sent away, if this is about that.

@@ -42,9 +42,13 @@ pub(super) async fn journal(asker: &Asker, params: Value) -> Result<Value, RpcEr
 pub(super) async fn cancel(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let tx = find(asker, &mut Params::of(params)?).await?.tx;
     asker.caller.may(Role::Submitter, tx.lane)?;
-    let command = asker.app.handle.cancel(&tx, &asker.wish()).await?;
-    asker.wrote("landfall_cancel", Vec::new(), Some(json!({ "txId": tx.id })));
-    Ok(json!({ "commandId": command, "txId": tx.id }))
+    let by = asker.clone();
+    let done = async move {
+        let command = by.app.handle.cancel(&tx, &by.wish()).await?;
+        by.wrote("landfall_cancel", Vec::new(), Some(json!({ "txId": tx.id })));
+        Ok(json!({ "commandId": command, "txId": tx.id }))
+    };
+    asker.to_its_end(done).await
 }
 
 /// The second parameter is as the body of `POST /tx/{txId}/speed-up`.
@@ -53,7 +57,11 @@ pub(super) async fn speed_up(asker: &Asker, params: Value) -> Result<Value, RpcE
     let record = find(asker, &mut params).await?;
     asker.caller.may(Role::Submitter, record.tx.lane)?;
     let (fees, speed) = body::speed_up(params.next().unwrap_or_else(|| json!({})))?;
-    let command = asker.app.handle.speed_up(&record, fees, speed, &asker.wish()).await?;
-    asker.wrote("landfall_speedUp", Vec::new(), Some(json!({ "txId": record.tx.id })));
-    Ok(json!({ "commandId": command, "txId": record.tx.id }))
+    let by = asker.clone();
+    let done = async move {
+        let command = by.app.handle.speed_up(&record, fees, speed, &by.wish()).await?;
+        by.wrote("landfall_speedUp", Vec::new(), Some(json!({ "txId": record.tx.id })));
+        Ok(json!({ "commandId": command, "txId": record.tx.id }))
+    };
+    asker.to_its_end(done).await
 }

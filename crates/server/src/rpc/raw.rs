@@ -51,10 +51,7 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<String, RpcErro
     }
     let sealed = Sealed { raw: raw.into(), hash: signed.hash };
     let hash = signed.hash;
-    let from = signed.from;
     Keeper::send(asker, signed, sealed).await?;
-    let about = json!({ "hash": hash, "from": from.to_string() });
-    asker.wrote("eth_sendRawTransaction", Vec::new(), Some(about));
     Ok(json!(hash).to_string())
 }
 

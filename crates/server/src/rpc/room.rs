@@ -1,14 +1,20 @@
 //! Room for what nodes answer to callers: for one answer, for all answers to one message, and for all that callers have not
-//! been sent yet. It is taken while an answer is read, and given back when the caller has it.
+//! been sent yet, with a share of that for each key. It is taken while an answer is read, and given back when the caller has it. Large
+//! answers of the rest of the API take of the same room.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ports::chain::{NoRoom, Room};
 use tokio::time::Instant;
 
 use super::error::{LIMIT, RpcError, UNAVAILABLE};
+use crate::problem::{Code, Problem};
+
+/// Keys that are remembered before it is looked which may be forgotten.
+const MANY: usize = 256;
 
 /// How much is taken from nodes for callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,25 +35,80 @@ impl Default for Budget {
     }
 }
 
+impl Budget {
+    /// Bytes of one key's answers that it has not been sent yet: a quarter of all, and always one answer.
+    fn of_key(&self) -> usize {
+        (self.in_flight / 4).max(self.answer)
+    }
+}
+
 /// The answers that callers have not been sent yet.
 pub(crate) struct Answers {
     budget: Budget,
     held: AtomicUsize,
+    of_keys: Mutex<HashMap<Arc<str>, Arc<AtomicUsize>>>,
 }
 
 impl Answers {
     pub(crate) fn new(budget: Budget) -> Self {
-        Self { budget, held: AtomicUsize::new(0) }
+        Self { budget, held: AtomicUsize::new(0), of_keys: Mutex::default() }
     }
 
-    /// Room for the answers to a message that came now.
-    pub(crate) fn message(self: &Arc<Self>) -> Arc<MessageRoom> {
+    /// Room for the answers to a message of this key that came now.
+    pub(crate) fn message(self: &Arc<Self>, key: Option<&Arc<str>>) -> Arc<MessageRoom> {
         Arc::new(MessageRoom {
             answers: Arc::clone(self),
+            key: key.map(|key| (key.clone(), self.of_key(key))),
             until: Instant::now() + self.budget.batch_time,
             taken: AtomicUsize::new(0),
             full: OnceLock::new(),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.load(Ordering::Relaxed) == 0
+    }
+
+    fn of_key(&self, key: &Arc<str>) -> Arc<AtomicUsize> {
+        let mut all = self.of_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MANY {
+            all.retain(|_, held| Arc::strong_count(held) > 1);
+        }
+        all.entry(key.clone()).or_default().clone()
+    }
+
+    /// Room for a large answer that is there. One that is larger than the key's share is sent alone.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        key: Option<&Arc<str>>,
+        bytes: usize,
+    ) -> Result<Arc<MessageRoom>, Problem> {
+        let room = self.message(key);
+        let most = self.budget.of_key();
+        let again = |code, detail| Problem { retry_after: Some(1), ..Problem::new(code, detail) };
+        let own = |held: usize| (held == 0 || held + bytes <= most).then_some(held + bytes);
+        if let Some((_, held)) = &room.key
+            && held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, own).is_err()
+        {
+            let detail = format!(
+                "{most} bytes of answers to this API key wait to be sent, which is the most (a quarter of \
+                 rpc.max_answer_bytes_in_flight); read those, or ask for less at once"
+            );
+            return Err(again(Code::QuotaReached, detail));
+        }
+        if !take(&self.held, bytes, self.budget.in_flight.max(bytes)) {
+            if let Some((_, held)) = &room.key {
+                held.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            let detail = format!(
+                "{} bytes of answers wait to be sent, which is the most (rpc.max_answer_bytes_in_flight); ask again in a moment",
+                self.budget.in_flight
+            );
+            return Err(again(Code::TooManyBytes, detail));
+        }
+        room.taken.store(bytes, Ordering::Relaxed);
+        Ok(room)
     }
 }
 
@@ -60,6 +121,8 @@ fn take(count: &AtomicUsize, bytes: usize, most: usize) -> bool {
 /// Room for the answers to one message. What was taken is given back with it.
 pub(crate) struct MessageRoom {
     answers: Arc<Answers>,
+    /// Whose message it is, and what all answers to that key hold.
+    key: Option<(Arc<str>, Arc<AtomicUsize>)>,
     until: Instant,
     taken: AtomicUsize,
     /// Why an answer did not fit beside others: those after it are not asked for.
@@ -93,6 +156,13 @@ impl MessageRoom {
         error
     }
 
+    fn give_back(&self, bytes: usize) {
+        self.answers.held.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some((_, held)) = &self.key {
+            held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
     fn is_full(&self, full: Full, this: &str) -> NoRoom {
         let budget = &self.answers.budget;
         match full {
@@ -102,6 +172,14 @@ impl MessageRoom {
                     "the answers to this message came to more than {} bytes (rpc.max_batch_answer_bytes), and {this}; ask for less at \
                      once",
                     budget.batch
+                ),
+            },
+            Full::Key => NoRoom {
+                setting: "rpc.max_answer_bytes_in_flight",
+                text: format!(
+                    "answers of {} bytes together wait to be sent to this API key, which is the most (a quarter of \
+                     rpc.max_answer_bytes_in_flight), and {this}; read those, or ask for less at once",
+                    budget.of_key()
                 ),
             },
             Full::InFlight => NoRoom {
@@ -120,12 +198,13 @@ impl MessageRoom {
 #[derive(Debug, Clone, Copy)]
 enum Full {
     Batch,
+    Key,
     InFlight,
 }
 
 impl Drop for MessageRoom {
     fn drop(&mut self) {
-        self.answers.held.fetch_sub(self.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.give_back(self.taken.load(Ordering::Relaxed));
     }
 }
 
@@ -153,10 +232,17 @@ impl Room for CallRoom<'_> {
             );
             return Err(NoRoom { setting: "rpc.max_answer_bytes", text });
         }
+        let own = message.key.as_ref().map(|(_, held)| held);
         let full = if !take(&message.taken, bytes, answers.budget.batch) {
             Full::Batch
+        } else if own.is_some_and(|own| !take(own, bytes, answers.budget.of_key())) {
+            message.taken.fetch_sub(bytes, Ordering::Relaxed);
+            Full::Key
         } else if !take(&answers.held, bytes, answers.budget.in_flight) {
             message.taken.fetch_sub(bytes, Ordering::Relaxed);
+            if let Some(own) = own {
+                own.fetch_sub(bytes, Ordering::Relaxed);
+            }
             Full::InFlight
         } else {
             return Ok(());
@@ -168,7 +254,11 @@ impl Room for CallRoom<'_> {
     fn begin_anew(&self) {
         let taken = self.taken.swap(0, Ordering::Relaxed);
         self.message.taken.fetch_sub(taken, Ordering::Relaxed);
-        self.message.answers.held.fetch_sub(taken, Ordering::Relaxed);
+        self.message.give_back(taken);
+    }
+
+    fn owner(&self) -> &str {
+        self.message.key.as_ref().map_or("", |(key, _)| key)
     }
 }
 
@@ -200,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_a_message_and_all_together_have_a_limit_each() {
         let answers = answers();
-        let message = answers.message();
+        let message = answers.message(None);
         let (first, _) = message.call().unwrap();
         first.take(10).unwrap();
         assert_eq!(setting(first.take(1)), "rpc.max_answer_bytes");
@@ -213,7 +303,7 @@ mod tests {
         assert!(refused.message.contains("this call was not asked"), "{}", refused.message);
         assert_eq!(refused.data.unwrap()["setting"], "rpc.max_batch_answer_bytes");
 
-        let other = answers.message();
+        let other = answers.message(None);
         let (third, _) = other.call().unwrap();
         third.take(5).unwrap();
         assert_eq!(setting(third.take(1)), "rpc.max_answer_bytes_in_flight");
@@ -223,9 +313,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_key_has_a_share_of_all_answers_and_others_find_room() {
+        let budget = Budget { answer: 10, batch: 40, in_flight: 60, ..Budget::default() };
+        let answers = Arc::new(Answers::new(budget));
+        let (greedy, other) = (Arc::from("greedy"), Arc::from("other"));
+        let message = answers.message(Some(&greedy));
+        for bytes in [10, 5] {
+            let (room, _) = message.call().unwrap();
+            room.take(bytes).unwrap();
+            room.keep();
+        }
+        let again = answers.message(Some(&greedy));
+        let refused = again.call().unwrap().0.take(1).unwrap_err();
+        assert_eq!(refused.setting, "rpc.max_answer_bytes_in_flight");
+        assert!(refused.text.contains("this API key"), "{}", refused.text);
+        let whole = answers.hold(Some(&greedy), 1).err().unwrap();
+        assert_eq!((whole.code, whole.retry_after), (Code::QuotaReached, Some(1)));
+        let large = answers.hold(Some(&other), 40).unwrap();
+        let refused = answers.hold(Some(&other), 1).err().unwrap();
+        assert_eq!(refused.code, Code::QuotaReached, "one that is larger than the share goes alone");
+        let third = Arc::from("third");
+        assert_eq!(answers.hold(Some(&third), 6).err().unwrap().code, Code::TooManyBytes);
+        drop((message, again, large));
+        assert_eq!(answers.held.load(Ordering::Relaxed), 0);
+        assert!([&greedy, &other, &third].iter().all(|key| answers.of_key(key).load(Ordering::Relaxed) == 0));
+    }
+
+    #[tokio::test]
     async fn an_answer_that_is_read_anew_counts_once() {
         let answers = answers();
-        let message = answers.message();
+        let message = answers.message(None);
         let (room, _) = message.call().unwrap();
         for _ in 0..5 {
             room.take(9).unwrap();
@@ -241,7 +358,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_message_that_takes_too_long_gets_no_further_answers() {
-        let message = answers().message();
+        let message = answers().message(None);
         assert!(message.call().is_ok());
         tokio::time::advance(Budget::default().batch_time).await;
         let refused = message.call().err().unwrap();

@@ -19,7 +19,7 @@ use landfall_core::ports::store::Admission;
 use landfall_core::request::{AtOnce, CallId, OnInsufficientFunds, Options, Payload};
 use landfall_core::transaction::{ReasonCode, Status, Transaction};
 use landfall_core::{Account, ApiKeyId, CallerNonce, LaneId, TxId};
-use landfall_engine::{Listening, Submission, Told};
+use landfall_engine::{Listening, MUST_BE_APPROVED, Submission, Told};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -140,6 +140,13 @@ fn answer(id: TxId, told: Told, is_named: bool) -> Result<String, RpcError> {
     match told {
         Told::Hash(hash) => Ok(json!(hash).to_string()),
         Told::Ended(status) => Err(ended(id, &status)),
+        Told::Withdrawn { why } if why == MUST_BE_APPROVED => {
+            let text = format!(
+                "it was taken back, nothing of it can land: {why}, and whoever waits for a hash cannot wait for that. Hand it in by POST \
+                 /api/v1/tx, where it waits for the approval"
+            );
+            Err(about(UNAVAILABLE, text, "no_slot", id))
+        }
         Told::Withdrawn { why } => {
             let text = format!("it got no nonce in time and was taken back, nothing of it can land: {why}");
             Err(about(UNAVAILABLE, text, "no_slot", id))
@@ -246,5 +253,19 @@ mod tests {
         assert!(told(true).contains("repeat the same call with the same nonce"), "{}", told(true));
         assert!(!told(true).contains("do not send it again"));
         assert!(told(false).contains("do not send it again"), "{}", told(false));
+    }
+
+    #[test]
+    fn one_that_needs_an_approval_is_told_where_it_can_wait_for_it() {
+        let told = |why: &str| {
+            let told = Told::Withdrawn { why: why.to_owned() };
+            answer(TxId::new(landfall_core::Millis(1), 1), told, false).unwrap_err().message
+        };
+        assert!(
+            told(MUST_BE_APPROVED).contains("Hand it in by POST /api/v1/tx"),
+            "{}",
+            told(MUST_BE_APPROVED)
+        );
+        assert!(!told("its lane is on hold").contains("POST"));
     }
 }

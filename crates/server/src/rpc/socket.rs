@@ -75,6 +75,11 @@ pub(crate) async fn upgrade(
         let detail = "send a JSON-RPC message by POST, or open a WebSocket here";
         Problem::new(Code::MethodNotAllowed, detail)
     })?;
+    if headers.contains_key("idempotency-key") {
+        let detail = "a WebSocket has no Idempotency-Key: it would be one key for all its calls. Give each call of eth_sendTransaction \
+                      a nonce, which makes a repeated one the same, or send it by POST with a key of its own";
+        return Err(Problem::new(Code::BadRequestId, detail));
+    }
     let of_key = asker.app.keyring.quotas().take(&asker.caller, Quota::Sockets)?;
     let Ok(place) = asker.app.sockets.free.clone().try_acquire_owned() else {
         let detail = format!("{MOST} WebSockets are open, which is the most; use HTTP, or try again later");
@@ -139,7 +144,7 @@ async fn serve(mut asker: Asker, held: Held, mut socket: WebSocket) {
                     }
                     Ok(None) | Err(_) => break,
                 }
-                let charge = asker.app.doors.charge(held.line.as_ref());
+                let charge = asker.app.doors.charge(held.line.as_ref(), &asker.caller);
                 let taken = charge.take(bytes.len()).await.map_err(Problem::from);
                 let incoming = wire::decode(&bytes, asker.app.limits.batch);
                 let charged = taken.and_then(|()| asker.app.keyring.charge(&asker.caller, 1));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use landfall_core::Millis;
-use landfall_core::audit::{Ends, Link, New, Row, Trimmed};
+use landfall_core::audit::{Cut, Ends, Link, New, Row, Trimmed};
 use landfall_core::ports::audit::Page;
 
 /// Rows by their numbers, and where they begin and end.
@@ -47,11 +47,22 @@ impl Chain {
 
     pub(super) fn trim(&mut self, before: Millis, limit: u32, now: Millis) -> Result<u64, serde_json::Error> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let old = self.rows.values().take(limit).take_while(|row| row.at < before);
-        let Some(anchor) = old.map(Row::link).filter(|link| link.seq < self.ends.head.seq).last() else {
-            return Ok(0);
+        let before_head = self.rows.range(..self.ends.head.seq);
+        let oldest = before_head.take(limit).map(|(seq, row)| (*seq, row.at));
+        let (last, newest) = match Cut::of(oldest, before, now) {
+            Cut::Nothing => return Ok(0),
+            Cut::UpTo { seq, newest } => (seq, newest),
+            Cut::WithTheNext { seq } => {
+                let next =
+                    self.rows.range(seq.saturating_add(1)..).map(|(_, row)| row.at).find(|at| *at <= now);
+                match next.filter(|at| *at < before) {
+                    Some(newest) => (seq, newest),
+                    None => return Ok(0),
+                }
+            }
         };
-        let told = Trimmed::entry(anchor, now)?;
+        let Some(anchor) = self.rows.get(&last).map(Row::link) else { return Ok(0) };
+        let told = Trimmed::entry(anchor, newest, now)?;
         let stay = self.rows.split_off(&anchor.seq.saturating_add(1));
         let gone = std::mem::replace(&mut self.rows, stay).len();
         self.ends.anchor = anchor;

@@ -3,7 +3,7 @@
 use alloy_primitives::B256;
 use deadpool_postgres::ClientWrapper;
 use landfall_core::Millis;
-use landfall_core::audit::{Ends, Link, New, Row, Seal, Trimmed};
+use landfall_core::audit::{Cut, Ends, Link, New, Row, Seal, Trimmed};
 use landfall_core::ports::audit::Page;
 
 use super::error::Fault;
@@ -81,12 +81,17 @@ pub(super) async fn list(
     page: Page,
     limit: u32,
 ) -> Result<Vec<Row>, Fault> {
-    let (beyond, order, from) = match page {
-        Page::After(seq) => (">", "ASC", seq),
-        Page::Before(seq) => ("<", "DESC", seq),
+    let (which, order, from) = match page {
+        Page::After(seq) => ("seq > $2", "ASC", seq),
+        // Rows at or before the anchor are none of the chain.
+        Page::Before(seq) => (
+            "seq < $2 AND seq > coalesce((SELECT anchor FROM audit_ends WHERE namespace = $1), 0)",
+            "DESC",
+            seq,
+        ),
     };
     let sql = format!(
-        "SELECT seq, at, entry, hash FROM audit WHERE namespace = $1 AND seq {beyond} $2 ORDER BY seq {order} LIMIT $3"
+        "SELECT seq, at, entry, hash FROM audit WHERE namespace = $1 AND {which} ORDER BY seq {order} LIMIT $3"
     );
     // Numbers of rows stay far below where the sign begins.
     let from = i64::try_from(from).unwrap_or(i64::MAX);
@@ -102,6 +107,42 @@ pub(super) async fn list(
     rows.iter().map(row).collect()
 }
 
+/// How many rows have a number that nothing here gives.
+pub(super) async fn unnumbered(db: &ClientWrapper, namespace: i64) -> Result<u64, Fault> {
+    let count = "SELECT count(*) FROM audit WHERE namespace = $1 AND seq < 1";
+    Ok(number(db.query_one(count, &[&namespace]).await?.try_get(0)?))
+}
+
+/// The newest of the rows that may go, and the time of the newest among them.
+async fn oldest(
+    db: &ClientWrapper,
+    namespace: i64,
+    ends: Ends,
+    (before, limit, now): (Millis, u32, Millis),
+) -> Result<Option<(u64, Millis)>, Fault> {
+    let oldest =
+        "SELECT seq, at FROM audit WHERE namespace = $1 AND seq > $2 AND seq < $3 ORDER BY seq LIMIT $4";
+    let (after, head) = (bits(ends.anchor.seq), bits(ends.head.seq));
+    let rows = db.query(oldest, &[&namespace, &after, &head, &i64::from(limit)]).await?;
+    let mut oldest = Vec::with_capacity(rows.len());
+    for row in &rows {
+        oldest.push((number(row.try_get(0)?), Millis(number(row.try_get(1)?))));
+    }
+    match Cut::of(oldest, before, now) {
+        Cut::Nothing => Ok(None),
+        Cut::UpTo { seq, newest } => Ok(Some((seq, newest))),
+        Cut::WithTheNext { seq } => {
+            let next =
+                "SELECT at FROM audit WHERE namespace = $1 AND seq > $2 AND at <= $3 ORDER BY seq LIMIT 1";
+            let Some(next) = db.query_opt(next, &[&namespace, &bits(seq), &bits(now.0)]).await? else {
+                return Ok(None);
+            };
+            let newest = Millis(number(next.try_get(0)?));
+            Ok((newest < before).then_some((seq, newest)))
+        }
+    }
+}
+
 /// Removes the oldest rows, and says so in a new one.
 pub(super) async fn trim(
     db: &ClientWrapper,
@@ -112,25 +153,16 @@ pub(super) async fn trim(
 ) -> Result<u64, Fault> {
     db.batch_execute("BEGIN").await?;
     let ends = locked(db, namespace).await?;
-    let first_young = "SELECT min(seq) FROM
-        (SELECT seq, at FROM audit WHERE namespace = $1 ORDER BY seq LIMIT $2) AS oldest WHERE at >= $3";
-    // One more than may go is looked at: it is the first that stays.
-    let looked = i64::from(limit).saturating_add(1);
-    let young: Option<i64> =
-        db.query_one(first_young, &[&namespace, &looked, &bits(before.0)]).await?.try_get(0)?;
-    let most = ends.anchor.seq.saturating_add(u64::from(limit));
-    let last = young.map_or(most, |young| number(young).saturating_sub(1)).min(most);
-    let last = last.min(ends.head.seq.saturating_sub(1));
-    if last <= ends.anchor.seq {
+    let Some((last, newest)) = oldest(db, namespace, ends, (before, limit, now)).await? else {
         db.batch_execute("ROLLBACK").await?;
         return Ok(0);
-    }
-    let newest = "SELECT hash FROM audit WHERE namespace = $1 AND seq = $2";
-    let newest = db.query_one(newest, &[&namespace, &bits(last)]).await?;
-    let anchor = Link { seq: last, hash: seal(newest.try_get(0)?)? };
-    let gone = "DELETE FROM audit WHERE namespace = $1 AND seq <= $2";
-    let gone = db.execute(gone, &[&namespace, &bits(last)]).await?;
-    let told = Trimmed::entry(anchor, now)?;
+    };
+    let hash = "SELECT hash FROM audit WHERE namespace = $1 AND seq = $2";
+    let hash = db.query_one(hash, &[&namespace, &bits(last)]).await?;
+    let anchor = Link { seq: last, hash: seal(hash.try_get(0)?)? };
+    let gone = "DELETE FROM audit WHERE namespace = $1 AND seq > $2 AND seq <= $3";
+    let gone = db.execute(gone, &[&namespace, &bits(ends.anchor.seq), &bits(last)]).await?;
+    let told = Trimmed::entry(anchor, newest, now)?;
     put(db, namespace, Ends { anchor, ..ends }, std::iter::once(told)).await?;
     db.batch_execute("COMMIT").await?;
     Ok(gone)

@@ -485,6 +485,10 @@ impl AuditLog for Postgres {
         run!(self, "read the audit log", |db, inner| audit::list(db, inner.namespace, page, limit))
     }
 
+    async fn unnumbered_audit(&self) -> Result<u64, Error> {
+        run!(self, "read the audit log", |db, inner| audit::unnumbered(db, inner.namespace))
+    }
+
     async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error> {
         run!(self, "remove old rows of the audit log", |db, inner| audit::trim(
             db,

@@ -2,7 +2,7 @@
 
 use alloy_primitives::B256;
 use landfall_core::Millis;
-use landfall_core::audit::{Ends, Link, New, Row, Seal, Trimmed};
+use landfall_core::audit::{Cut, Ends, Link, New, Row, Seal, Trimmed};
 use landfall_core::ports::audit::Page;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -65,12 +65,17 @@ pub(super) fn ends(db: &Connection, namespace: i64) -> Result<Ends, Fault> {
 }
 
 pub(super) fn list(look: &Look<'_>, page: Page, limit: u32) -> Result<Vec<Row>, Fault> {
-    let (beyond, order, from) = match page {
-        Page::After(seq) => (">", "ASC", seq),
-        Page::Before(seq) => ("<", "DESC", seq),
+    let (which, order, from) = match page {
+        Page::After(seq) => ("seq > ?2", "ASC", seq),
+        // Rows at or before the anchor are none of the chain.
+        Page::Before(seq) => (
+            "seq < ?2 AND seq > coalesce((SELECT anchor FROM audit_ends WHERE namespace = ?1), 0)",
+            "DESC",
+            seq,
+        ),
     };
     let sql = format!(
-        "SELECT seq, at, entry, hash FROM audit WHERE namespace = ?1 AND seq {beyond} ?2 ORDER BY seq {order} LIMIT ?3"
+        "SELECT seq, at, entry, hash FROM audit WHERE namespace = ?1 AND {which} ORDER BY seq {order} LIMIT ?3"
     );
     // Numbers of rows stay far below where the sign begins.
     let from = i64::try_from(from).unwrap_or(i64::MAX);
@@ -89,22 +94,35 @@ pub(super) fn list(look: &Look<'_>, page: Page, limit: u32) -> Result<Vec<Row>, 
     Ok(rows)
 }
 
+/// How many rows have a number that nothing here gives.
+pub(super) fn unnumbered(look: &Look<'_>) -> Result<u64, Fault> {
+    let count = "SELECT count(*) FROM audit WHERE namespace = ?1 AND seq < 1";
+    Ok(number(look.db.query_row(count, [look.namespace], |row| row.get(0))?))
+}
+
 /// Removes the oldest rows, and says so in a new one.
 pub(super) fn trim(scope: &Scope<'_>, before: Millis, limit: u32, now: Millis) -> Result<u64, Fault> {
     let ends = ends(scope.db, scope.namespace)?;
-    let first_young = "SELECT min(seq) FROM (SELECT seq, at FROM audit WHERE namespace = ?1 ORDER BY seq LIMIT ?2) WHERE at >= ?3";
-    // One more than may go is looked at: it is the first that stays.
-    let looked = i64::from(limit).saturating_add(1);
-    let young: Option<i64> =
-        scope
-            .db
-            .query_row(first_young, params![scope.namespace, looked, bits(before.0)], |row| row.get(0))?;
-    let most = ends.anchor.seq.saturating_add(u64::from(limit));
-    let last = young.map_or(most, |young| number(young).saturating_sub(1)).min(most);
-    let last = last.min(ends.head.seq.saturating_sub(1));
-    if last <= ends.anchor.seq {
-        return Ok(0);
-    }
+    let oldest =
+        "SELECT seq, at FROM audit WHERE namespace = ?1 AND seq > ?2 AND seq < ?3 ORDER BY seq LIMIT ?4";
+    let within = params![scope.namespace, bits(ends.anchor.seq), bits(ends.head.seq), limit];
+    let mut oldest = scope.db.prepare_cached(oldest)?;
+    let oldest = oldest.query_map(within, |row| Ok((number(row.get(0)?), Millis(number(row.get(1)?)))))?;
+    let oldest: Vec<(u64, Millis)> = oldest.collect::<Result<_, _>>()?;
+    let (last, newest) = match Cut::of(oldest, before, now) {
+        Cut::Nothing => return Ok(0),
+        Cut::UpTo { seq, newest } => (seq, newest),
+        Cut::WithTheNext { seq } => {
+            let next =
+                "SELECT at FROM audit WHERE namespace = ?1 AND seq > ?2 AND at <= ?3 ORDER BY seq LIMIT 1";
+            let after = params![scope.namespace, bits(seq), bits(now.0)];
+            let next = scope.db.query_row(next, after, |row| row.get(0)).optional()?;
+            match next.map(|at| Millis(number(at))).filter(|at| *at < before) {
+                Some(newest) => (seq, newest),
+                None => return Ok(0),
+            }
+        }
+    };
     let hash: Vec<u8> = scope.db.query_row(
         "SELECT hash FROM audit WHERE namespace = ?1 AND seq = ?2",
         params![scope.namespace, bits(last)],
@@ -112,10 +130,10 @@ pub(super) fn trim(scope: &Scope<'_>, before: Millis, limit: u32, now: Millis) -
     )?;
     let anchor = Link { seq: last, hash: seal(&hash)? };
     let gone = scope.db.execute(
-        "DELETE FROM audit WHERE namespace = ?1 AND seq <= ?2",
-        params![scope.namespace, bits(last)],
+        "DELETE FROM audit WHERE namespace = ?1 AND seq > ?2 AND seq <= ?3",
+        params![scope.namespace, bits(ends.anchor.seq), bits(last)],
     )?;
-    put(scope, Ends { anchor, ..ends }, vec![Trimmed::entry(anchor, now)?])?;
+    put(scope, Ends { anchor, ..ends }, vec![Trimmed::entry(anchor, newest, now)?])?;
     Ok(u64::try_from(gone).unwrap_or(u64::MAX))
 }
 

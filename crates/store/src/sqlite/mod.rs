@@ -406,6 +406,10 @@ impl AuditLog for Sqlite {
         self.inner.readers.read("read the audit log", move |look| audit::list(look, page, limit)).await
     }
 
+    async fn unnumbered_audit(&self) -> Result<u64, Error> {
+        self.inner.readers.read("read the audit log", audit::unnumbered).await
+    }
+
     async fn trim_audit(&self, before: Millis, limit: u32, now: Millis) -> Result<u64, Error> {
         let work = move |scope: &mut scope::Scope<'_>| audit::trim(scope, before, limit, now);
         self.inner.writer.transaction("remove old rows of the audit log", work).await

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use landfall_core::audit::{New, Verifier};
+use landfall_core::audit::{New, Noted, Verifier};
 use landfall_core::ports::audit::{AuditLog as _, Page};
 use landfall_core::ports::store::{Admission, Forget, Leases, Older, Reads, Store, Write};
 use landfall_core::transaction::TxState;
@@ -92,7 +92,7 @@ impl Moving {
                 assert!(rows[0].text.contains(space), "{rows:?}");
                 store.append_audit(vec![New { at: Millis(10), text: "{}".to_owned() }]).await.unwrap();
                 let ends = store.audit_ends().await.unwrap();
-                let mut verifier = Verifier::new(ends.anchor, None);
+                let mut verifier = Verifier::new(ends.anchor, Noted::default(), None);
                 let rows = store.audit_rows(Page::After(0), 10).await.unwrap();
                 rows.iter().for_each(|row| verifier.take(row));
                 assert_eq!(verifier.end(ends.head).findings, [], "the chain goes on");

@@ -1,9 +1,10 @@
 //! One endpoint as callers use it: a connection, a pace and a book of its own.
 //!
 //! Callers choose the words of their questions, and nodes echo them. So no text decides anything here: a node's error is handed
-//! on as it is, and the book knows what the wire did, and no more: lost connections, time limits, HTTP 429 and 5xx.
+//! on as it is, and the book knows what the wire did, and no more: lost connections, HTTP 429 and 5xx. A question can be chosen such that
+//! it takes for ever, so one that was not answered in time counts only when a question of our own is not answered either.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +38,16 @@ pub(super) enum Unsaid {
     NoRoom(NoRoom),
 }
 
+/// Who chose a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Callers,
+    Ours,
+}
+
+/// How long a question of our own may take after one of a caller was not answered in time.
+const CONFIRM_TIME: Duration = Duration::from_secs(2);
+
 /// An endpoint as callers use it.
 pub(crate) struct CallersEndpoint {
     pub(super) name: Name,
@@ -46,6 +57,8 @@ pub(crate) struct CallersEndpoint {
     book: Mutex<Health>,
     pace: Pace,
     next_id: AtomicU64,
+    /// It did not answer a caller in time: the next one asks a question of our own before.
+    suspect: AtomicBool,
     /// The engine's own endpoint at the same address; looked at, never changed.
     pub(super) engines: Option<Arc<Endpoint>>,
 }
@@ -80,6 +93,7 @@ impl CallersEndpoint {
             book: Mutex::new(Health::new()),
             pace: Pace::new(requests_per_s),
             next_id: AtomicU64::new(1),
+            suspect: AtomicBool::new(false),
             engines,
         }
     }
@@ -100,13 +114,26 @@ impl CallersEndpoint {
         self.book().trouble().unwrap_or("it is left alone for a while").to_owned()
     }
 
-    /// Makes sure that it serves the chain it is used for.
+    /// Makes sure that it serves the chain it is used for, and that it still answers after a caller had no answer in time.
     pub(super) async fn vet(&self, until: Instant) -> Result<(), Unsaid> {
-        if self.book().identity() == Identity::Right {
+        let is_suspect = self.suspect.swap(false, Ordering::Relaxed);
+        if self.book().identity() == Identity::Right && !is_suspect {
             return Ok(());
         }
+        let until = if is_suspect { until.min(Instant::now() + CONFIRM_TIME) } else { until };
+        let vetted = self.ask_chain_id(until).await;
+        if is_suspect && vetted.is_err() {
+            self.suspect.store(true, Ordering::Relaxed);
+        }
+        vetted
+    }
+
+    async fn ask_chain_id(&self, until: Instant) -> Result<(), Unsaid> {
         let unreadable = || Unsaid::Refused("it does not say which chain it serves".to_owned());
-        let text = match self.exchange("eth_chainId", &Value::Array(Vec::new()), &Little, until).await {
+        let text = match self
+            .exchange(Whose::Ours, "eth_chainId", &Value::Array(Vec::new()), &Little, until)
+            .await
+        {
             Ok(Said::Result(text)) => text,
             Ok(Said::Error { .. }) | Err(Unsaid::NoRoom(_)) => return Err(unreadable()),
             Err(unsaid) => return Err(unsaid),
@@ -124,6 +151,7 @@ impl CallersEndpoint {
     /// One request out and one answer in, by this time, noted in the book.
     pub(super) async fn exchange(
         &self,
+        whose: Whose,
         method: &str,
         params: &Value,
         room: &dyn Room,
@@ -148,6 +176,10 @@ impl CallersEndpoint {
             .map_err(|error| Unsaid::Refused(format!("the question cannot be written: {error}")))?;
         let started = self.clock.now();
         match tokio::time::timeout_at(until, self.link.hear(request, room)).await {
+            Err(_) if whose == Whose::Callers => {
+                self.suspect.store(true, Ordering::Relaxed);
+                Err(Unsaid::Lost("no answer in time".to_owned()))
+            }
             Err(_) => Err(self.lost(Failure::Lost("no answer in time".to_owned()))),
             Ok(Err(Unheard::Lost(failure))) => Err(self.lost(failure)),
             Ok(Err(Unheard::NoRoom(no_room))) => {

@@ -2,12 +2,13 @@
 //!
 //! Nothing here changes what the engine knows of its endpoints, and the engine waits for nothing here. The first endpoint whose
 //! node looks at a question answers it, with a result or with its own error; one that does not know the method leaves it to
-//! the next.
+//! the next. Each key has a share of the places (`turns`).
 
 mod endpoint;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use landfall_core::ChainId;
 use landfall_core::ports::chain::{AskError, Error, Room};
 use landfall_core::ports::clock::Clock;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::endpoint::{CallersEndpoint, Unsaid};
+use self::endpoint::{CallersEndpoint, Unsaid, Whose};
 use self::reply::Said;
+use self::turns::{NoTurn, Turns};
 use super::config::{BuildError, Config};
 use super::health::Standing;
 use super::name::Name;
@@ -29,8 +30,6 @@ use super::transport::Link;
 
 /// JSON-RPC's and EIP-1474's words for a method that is not there.
 const NO_SUCH_METHOD: [i64; 2] = [-32601, -32004];
-/// So many wait for each that is under way.
-const WAITING: usize = 4;
 /// How often all endpoints are asked before a question whose answers were lost is given up.
 const ROUNDS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(40);
@@ -41,9 +40,7 @@ pub(crate) struct Callers {
     endpoints: Vec<CallersEndpoint>,
     /// Looked at for which of its endpoints lag, never changed.
     engines: Arc<Pool>,
-    at_once: usize,
-    places: Semaphore,
-    queue: Semaphore,
+    turns: Turns,
     limit: Duration,
 }
 
@@ -74,14 +71,11 @@ impl Callers {
             let own = own.and_then(|own| engines.all().get(own)).map(Arc::clone);
             CallersEndpoint::new(link, config.id, Arc::clone(clock), settings.requests_per_s, own)
         };
-        let at_once = settings.at_once.max(1);
         Self {
             chain: config.id,
             endpoints: links.into_iter().map(endpoint).collect(),
             engines: Arc::clone(engines),
-            at_once,
-            places: Semaphore::new(at_once),
-            queue: Semaphore::new(at_once.saturating_mul(1 + WAITING).min(Semaphore::MAX_PERMITS)),
+            turns: Turns::new(settings.at_once.max(1)),
             limit: settings.answer_time,
         }
     }
@@ -93,20 +87,9 @@ impl Callers {
         params: &Value,
         room: &dyn Room,
     ) -> Result<String, AskError> {
-        let busy = |why: String| {
-            AskError::Busy(format!(
-                "chain {} has {} questions of callers under way, which is the most (rpc.max_at_once), and {why}; this one was not \
-                 asked: ask again later, or less at once",
-                self.chain, self.at_once
-            ))
-        };
         let until = Instant::now() + self.limit;
-        let Ok(_queued) = self.queue.try_acquire() else {
-            return Err(busy(format!("{} more wait", self.at_once * WAITING)));
-        };
-        let Ok(Ok(_place)) = tokio::time::timeout_at(until, self.places.acquire()).await else {
-            return Err(busy(format!("none ended within {} ms", self.limit.as_millis())));
-        };
+        let turn = self.turns.take(room.owner(), until).await;
+        let _turn = turn.map_err(|no_turn| self.busy(room.owner(), no_turn))?;
         let mut pause = FIRST_PAUSE;
         let mut unanswered = Unanswered::default();
         for _ in 0..ROUNDS {
@@ -114,7 +97,7 @@ impl Callers {
             for endpoint in self.by_health() {
                 room.begin_anew();
                 let answer = match endpoint.vet(until).await {
-                    Ok(()) => endpoint.exchange(method, params, room, until).await,
+                    Ok(()) => endpoint.exchange(Whose::Callers, method, params, room, until).await,
                     Err(unsaid) => Err(unsaid),
                 };
                 match answer {
@@ -141,6 +124,34 @@ impl Callers {
         }
         room.begin_anew();
         Err(unanswered.into_error(self))
+    }
+
+    fn busy(&self, owner: &str, no_turn: NoTurn) -> AskError {
+        let (turns, chain) = (&self.turns, self.chain);
+        let full = |whose: &str, at_once: usize, most: &str, why: String| {
+            AskError::Busy(format!(
+                "chain {chain} has {at_once} questions of {whose} under way, which is the most ({most}), and {why}; this one was not \
+                 asked: ask again later, or less at once"
+            ))
+        };
+        match no_turn {
+            NoTurn::Full => {
+                let why = format!("{} more wait", turns.waiting());
+                full("callers", turns.at_once(), "rpc.max_at_once", why)
+            }
+            NoTurn::FullOfOne => {
+                let why = format!("{} more wait", turns.waiting_of(owner));
+                let (whose, most) = match owner {
+                    "" => ("callers", "rpc.max_at_once"),
+                    _ => ("this API key", "a quarter of rpc.max_at_once"),
+                };
+                full(whose, turns.at_once_of(owner), most, why)
+            }
+            NoTurn::TooLong => {
+                let why = format!("none ended within {} ms", self.limit.as_millis());
+                full("callers", turns.at_once(), "rpc.max_at_once, a quarter of it for one API key", why)
+            }
+        }
     }
 
     /// Endpoints that may be asked, the healthiest first. Among equals the configured order counts.

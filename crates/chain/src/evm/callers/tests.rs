@@ -1,7 +1,7 @@
 //! Callers that want to harm, against nodes that repeat every word they are told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alloy_primitives::{Address, B256};
@@ -55,11 +55,27 @@ impl Room for Plenty {
     fn begin_anew(&self) {}
 }
 
+/// The same for one of the callers' keys.
+struct Of(&'static str);
+
+impl Room for Of {
+    fn take(&self, _bytes: usize) -> Result<(), NoRoom> {
+        Ok(())
+    }
+    fn begin_anew(&self) {}
+    fn owner(&self) -> &str {
+        self.0
+    }
+}
+
 /// Answers the engine well, and does to callers whatever their questions say: `status`, `code`, `text`, or nothing at all.
 #[derive(Default)]
 struct Echo {
     asked: AtomicUsize,
+    /// Callers' questions are answered when it is let, but for the price of gas.
     silent: Option<Arc<Semaphore>>,
+    /// Nothing is answered at all.
+    dead: Option<Arc<AtomicBool>>,
 }
 
 #[async_trait]
@@ -77,13 +93,18 @@ impl MadeNode for Echo {
             let body = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
             Some((StatusCode::OK, body, None))
         };
+        if let Some(dead) = &self.dead
+            && dead.load(Ordering::Relaxed)
+        {
+            return std::future::pending().await;
+        }
         match method {
             "eth_chainId" => return result(json!("0x7a69")),
             "eth_getTransactionCount" => return result(json!("0x2")),
             _ => {}
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
-        if let Some(silent) = &self.silent {
+        if let Some(silent) = self.silent.as_ref().filter(|_| method != "eth_gasPrice") {
             silent.acquire().await.unwrap().forget();
         }
         let said = &body["params"][0];
@@ -248,6 +269,52 @@ async fn a_slow_node_costs_callers_their_time_limit_and_the_engine_nothing() {
     }
     assert_eq!(chain.endpoints(), before);
     engine_is_served(&chain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_with_questions_that_take_for_ever_holds_no_other_up() {
+    let node = Arc::new(Echo { silent: Some(Arc::new(Semaphore::new(0))), ..Echo::default() });
+    let chain = chain_on(std::slice::from_ref(&node), |config| {
+        config.callers.at_once = 8;
+        config.callers.answer_time = Duration::from_secs(3);
+    });
+    let greedy = join_all((0..100).map(|_| chain.ask("eth_getLogs", &Value::Null, &Of("greedy"))));
+    tokio::pin!(greedy);
+    assert!(futures::poll!(&mut greedy).is_pending());
+    tokio::task::yield_now().await;
+    assert!(futures::poll!(&mut greedy).is_pending());
+    assert_eq!(node.asked.load(Ordering::Relaxed), 2, "a quarter of the places");
+    let began = tokio::time::Instant::now();
+    let said = chain.ask("eth_gasPrice", &json!([]), &Of("other")).await.unwrap_err();
+    assert!(matches!(said, AskError::Node { .. }) && began.elapsed() < Duration::from_secs(1), "{said:?}");
+    let said = greedy.await;
+    let told = said.iter().filter(|said| {
+        matches!(said, Err(AskError::Busy(text)) if text.contains("this API key") && text.contains("a quarter"))
+    });
+    assert_eq!(told.count(), 100 - 2 - 8, "{said:?}");
+    // That it took so long says nothing of the endpoint.
+    let said = chain.ask("eth_gasPrice", &json!([]), &Of("other")).await.unwrap_err();
+    assert!(matches!(said, AskError::Node { .. }), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_answers_nothing_at_all_is_left_for_the_next() {
+    let dead = Arc::new(AtomicBool::new(false));
+    let nodes = [Arc::new(Echo { dead: Some(dead.clone()), ..Echo::default() }), Arc::new(Echo::default())];
+    let chain = chain_on(&nodes, |config| config.callers.answer_time = Duration::from_secs(5));
+    assert!(matches!(chain.ask("eth_call", &json!([]), &Plenty).await, Err(AskError::Node { .. })));
+    dead.store(true, Ordering::Relaxed);
+    // The first to ask waits for all of its time.
+    chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+    for _ in 0..5 {
+        let began = tokio::time::Instant::now();
+        let said = chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+        assert!(matches!(said, AskError::Node { .. }), "the other is asked: {said:?}");
+        assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+    let began = tokio::time::Instant::now();
+    chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(1), "it is known not to answer, and left alone");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use landfall_core::ports::records::{Record, RecordKind, RecordQuery, Records};
 use landfall_core::ports::store::Error;
 use landfall_core::{Millis, TxId};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::caller::Caller;
@@ -49,6 +49,17 @@ pub(crate) struct Audit {
     clock: Arc<dyn Clock>,
     jobs: mpsc::Sender<Job>,
     shared: Arc<Shared>,
+    /// How many changes are under way, which have something to tell when they are done.
+    under_way: watch::Sender<usize>,
+}
+
+/// One that is under way, until this is dropped.
+struct UnderWay(watch::Sender<usize>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// Something that was handed over or changed.
@@ -86,7 +97,28 @@ impl Audit {
         let writer =
             Writer { log: log.clone(), clock: clock.clone(), jobs: taken, shared: shared.clone(), node, run };
         tokio::spawn(writer.run());
-        Ok(Self { log, records, clock, jobs, shared })
+        Ok(Self { log, records, clock, jobs, shared, under_way: watch::channel(0).0 })
+    }
+
+    /// Does something in a task of its own, so that it comes to its end, and is told, also if its caller hangs up meanwhile. None: the
+    /// server stops. A panic is the caller's as if there were no task.
+    pub(crate) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        self.under_way.send_modify(|count| *count += 1);
+        let under_way = UnderWay(self.under_way.clone());
+        let task = tokio::spawn(async move {
+            let _under_way = under_way;
+            work.await
+        });
+        match task.await {
+            Ok(done) => Some(done),
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
     }
 
     /// Says that somebody asks for something; the number of the row. Without this on disk, it is not done.
@@ -196,6 +228,9 @@ impl Audit {
     pub(crate) async fn stop(&self) {
         let (stopped, is_stopped) = oneshot::channel();
         let stop = async {
+            // Also those whose callers have gone have something to tell.
+            let mut under_way = self.under_way.subscribe();
+            tokio::time::timeout(STOP_LIMIT / 2, under_way.wait_for(|count| *count == 0)).await.ok();
             self.jobs.send(Job::Stop(stopped)).await.ok();
             is_stopped.await.ok();
         };
@@ -212,6 +247,11 @@ impl Audit {
         self.log.audit_rows(page, limit).await
     }
 
+    /// How many rows have a number that no server gives.
+    pub(crate) async fn unnumbered(&self) -> Result<u64, Error> {
+        self.log.unnumbered_audit().await
+    }
+
     /// Entries from before the chain, newest first.
     pub(crate) async fn before_the_chain(
         &self,
@@ -222,11 +262,11 @@ impl Audit {
         self.records.records(&query).await
     }
 
-    /// Removes a few of those that are older than this.
-    pub(crate) async fn trim(&self, before: Millis) -> Result<u64, Error> {
+    /// Removes a few of those that are older than this. `now`: the time of day as far as it is believed.
+    pub(crate) async fn trim(&self, before: Millis, now: Millis) -> Result<u64, Error> {
         let old = format!("{:012x}-", before.0);
         let gone = self.records.trim_records(BEFORE, &old, 1_000).await?;
-        Ok(gone + self.log.trim_audit(before, 1_000, self.clock.now()).await?)
+        Ok(gone + self.log.trim_audit(before, 1_000, now).await?)
     }
 }
 

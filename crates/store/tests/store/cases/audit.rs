@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use landfall_core::Millis;
-use landfall_core::audit::{Ends, Finding, Link, New, Row, Verifier};
+use landfall_core::audit::{Ends, Finding, Link, New, Noted, Row, Verifier};
 use landfall_core::ports::audit::{AuditLog, Page};
 
 use crate::world::World;
@@ -17,7 +17,8 @@ async fn all(log: &dyn AuditLog) -> Vec<Row> {
 
 async fn findings(log: &dyn AuditLog) -> Vec<Finding> {
     let ends = log.audit_ends().await.unwrap();
-    let mut verifier = Verifier::new(ends.anchor, None);
+    let mut verifier = Verifier::new(ends.anchor, Noted::default(), Some(Millis(40)));
+    verifier.unnumbered(log.unnumbered_audit().await.unwrap());
     all(log).await.iter().for_each(|row| verifier.take(row));
     verifier.end(ends.head).findings
 }
@@ -70,6 +71,20 @@ pub(crate) async fn the_oldest_rows_go_and_a_row_says_so(world: World) {
     assert_eq!(findings(log).await, []);
     let gone = log.trim_audit(Millis(1_000), 100, Millis(70)).await.unwrap();
     assert_eq!(gone, 6, "the newest stays, and with it the place to go on from");
+    assert_eq!(findings(log).await, []);
+}
+
+pub(crate) async fn rows_of_a_clock_that_was_ahead_keep_no_others(world: World) {
+    let log = world.audit();
+    let times = [1, 9_000, 2, 9_001, 9_002, 9_003, 3, 80, 9_004];
+    log.append_audit(times.map(new).into()).await.unwrap();
+    let trim = |limit| log.trim_audit(Millis(50), limit, Millis(100));
+    assert_eq!(trim(4).await.unwrap(), 3);
+    assert_eq!(trim(2).await.unwrap(), 2, "also where all that are looked at are ahead");
+    assert_eq!(trim(100).await.unwrap(), 2);
+    assert_eq!(trim(100).await.unwrap(), 0);
+    let left: Vec<Millis> = all(log).await.iter().take(2).map(|row| row.at).collect();
+    assert_eq!(left, [Millis(80), Millis(9_004)], "the young one stays, and what follows it");
     assert_eq!(findings(log).await, []);
 }
 

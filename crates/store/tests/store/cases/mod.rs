@@ -166,6 +166,7 @@ suite! {
         entries_are_sealed_one_after_the_other,
         many_that_append_at_once_make_one_chain,
         the_oldest_rows_go_and_a_row_says_so,
+        rows_of_a_clock_that_was_ahead_keep_no_others,
         a_chain_belongs_to_a_namespace_and_stays;
     spaces:
         namespaces_do_not_see_each_other,
