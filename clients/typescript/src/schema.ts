@@ -1193,6 +1193,8 @@ export interface components {
             session: string;
         };
         Decision: {
+            /** @description the nonce that was looked at, of one that may have landed */
+            heldFor?: number | null;
             version?: components["schemas"]["Version"] | null;
         };
         /** @description an event that failed, is held back, or was given up */
@@ -2480,7 +2482,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_connections" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "store_older" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_connections" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "store_older" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "held_for_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2771,6 +2773,8 @@ export interface components {
             hash?: components["schemas"]["Hash"];
             /** @description what it was to follow failed, and it waits for a person */
             held?: components["schemas"]["Reason"];
+            /** @description the nonce with which it may have landed, before the store was put back */
+            heldFor?: number;
             nonce?: components["schemas"]["Nonce"];
             options: components["schemas"]["Options"];
             /** @description the version that the chain took, or while it has taken none, the newest */
@@ -2827,6 +2831,8 @@ export interface components {
             hash?: components["schemas"]["Hash"];
             /** @description what it was to follow failed, and it waits for a person */
             held?: components["schemas"]["Reason"];
+            /** @description the nonce with which it may have landed, before the store was put back */
+            heldFor?: number;
             nonce?: components["schemas"]["Nonce"];
             options: components["schemas"]["Options"];
             /** @description the version that the chain took, or while it has taken none, the newest */
@@ -6216,7 +6222,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions */
+            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions; `held_for_needed`: It may have landed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6224,7 +6230,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "already_final" | "not_asked" | "version_needed";
+                        code?: "already_final" | "not_asked" | "version_needed" | "held_for_needed";
                     };
                 };
             };
@@ -6858,7 +6864,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions */
+            /** @description `already_final`: The transaction has ended; `not_asked`: Nobody is asked about this; `version_needed`: It has several versions; `held_for_needed`: It may have landed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6866,7 +6872,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "already_final" | "not_asked" | "version_needed";
+                        code?: "already_final" | "not_asked" | "version_needed" | "held_for_needed";
                     };
                 };
             };
