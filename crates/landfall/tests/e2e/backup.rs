@@ -204,8 +204,11 @@ async fn a_store_is_not_accepted_while_a_pool_holds_a_nonce_behind_a_gap() {
     asks.args(["store", "accept"]).env("LANDFALL_URL", api.url()).env("LANDFALL_API_KEY", made.stdout.trim());
     let asked = run(asks).await;
     assert!(asked.stdout.contains("operations") && asked.stdout.contains("Revoke again"), "{}", asked.said);
-    api.post("/api/v1/store/accept", &json!({ "despitePool": true })).await.expect(202);
-    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], false);
+    // A key that is in the copy may be one of them: it does not accept.
+    api.post("/api/v1/store/accept", &json!({ "despitePool": true }))
+        .await
+        .expect_problem(403, "store_older");
+    assert_eq!(api.get("/api/v1/store").await.expect(200)["older"], true);
 }
 
 /// Callers that come back late: the store was accepted before they handed their requests in again.
@@ -408,11 +411,7 @@ async fn kept_bytes_that_are_sent_after_an_acceptance_pay_nothing_twice() {
     let again = api.submit(&request(2)).await;
     let accepted = command(&server, &["store", "accept", "--yes"]).await;
     assert!(accepted.ok(), "{}", accepted.said);
-    until("nonces are used up", async || {
-        chain.mine(1).await;
-        (chain.pooled().await > 0).then_some(())
-    })
-    .await;
+    until("empty transactions are sent", async || (chain.pooled().await > 0).then_some(())).await;
     // The block producer has these bytes, and not the ones that are sent now.
     chain.call("anvil_dropAllTransactions", json!([])).await;
     chain.call("eth_sendRawTransaction", json!([kept])).await;

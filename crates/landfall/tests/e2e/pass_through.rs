@@ -179,7 +179,7 @@ async fn a_batch_that_asks_for_a_gigabyte_gets_its_share_and_is_told_so() {
     const MEGABYTE: u64 = 1_000_000;
     let chain = Chain::with_blocks_every(Duration::from_secs(1)).await;
     let node = Parrot::before(&chain.url()).await;
-    let server = Server::start(&node.url(), guarded("[rpc]\nmax_answer_bytes_in_flight = 67108864\n")).await;
+    let server = Server::start(&node.url(), guarded("[rpc]\nmax_answer_bytes_in_flight = 268435456\n")).await;
     let viewer = key_of(&server, "viewer").await;
     let logs = |bytes: u64| json!([{ "parrot": { "bytes": bytes } }]);
     let before = most_memory(server.id());
