@@ -18,6 +18,8 @@ use crate::metrics::NoRoom;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Bytes that may come before a key: some requests and their answers' worth, and no body. They bound every flood of frames.
 const BYTES_WITHOUT_KEY: u64 = 1 << 20;
+/// Bytes that cost the address nothing: the headers that show a key are among them, whatever others of that address did.
+const BYTES_FREE: u64 = 8 << 10;
 /// Requests at once before a key.
 const REQUESTS_WITHOUT_KEY: usize = 32;
 /// How long new connections of an address wait that asked for too much.
@@ -164,7 +166,13 @@ impl Line {
 
     /// Counts bytes that came; false if that were too many from somebody unknown.
     pub(crate) fn reads(&self, bytes: usize) -> bool {
-        self.is_known() || self.read.fetch_add(bytes as u64, Ordering::Relaxed) < BYTES_WITHOUT_KEY
+        if self.is_known() {
+            return true;
+        }
+        let bytes = bytes as u64;
+        let before = self.read.fetch_add(bytes, Ordering::Relaxed);
+        let charged = (before + bytes).saturating_sub(before.max(BYTES_FREE));
+        before < BYTES_WITHOUT_KEY && self.neighbour.reads_without_key(charged, Instant::now())
     }
 
     fn since_it_began(&self) -> u64 {

@@ -11,6 +11,8 @@ use super::bytes::Budget;
 /// Requests without a key that one address may make per second, and at once. Health checks need a few.
 const PER_SECOND: f64 = 200.0;
 const AT_ONCE: f64 = 1_000.0;
+/// Bytes without a key that cost as much as a request.
+const BYTES_PER_REQUEST: f64 = 2_048.0;
 
 /// Address that counts as one: an IPv4 address, or the 64 bits of an IPv6 one that a site is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +61,19 @@ impl Neighbour {
             left.0 -= 1.0;
         }
         may
+    }
+
+    /// Counts bytes without a key, as so many requests; false if there were too many. Whoever is cut off for a flood of frames gains
+    /// nothing by coming again.
+    pub(super) fn reads_without_key(&self, bytes: u64, now: Instant) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = now.saturating_duration_since(left.1).as_secs_f64();
+        let has = (left.0 + since * PER_SECOND).min(AT_ONCE);
+        *left = ((has - bytes as f64 / BYTES_PER_REQUEST).max(0.0), now);
+        has >= 1.0
     }
 
     /// It asked for more without a key than it may.
@@ -119,6 +134,16 @@ mod tests {
         let asked = (0..5_000).filter(|_| neighbour.asks_without_key(later)).count();
         assert_eq!(asked, 200);
         assert!(neighbour.is_gone(later + Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn bytes_without_a_key_have_a_rate_too() {
+        let (neighbour, start) = (Neighbour::new(1), Instant::now());
+        let read = (0..1_000).filter(|_| neighbour.reads_without_key(16 << 10, start)).count();
+        assert_eq!(read, 125, "two megabytes at once");
+        assert!(neighbour.asks_too_much(start));
+        assert!(neighbour.reads_without_key(0, start), "what is free is free");
+        assert!(neighbour.reads_without_key(16 << 10, start + Duration::from_secs(1)));
     }
 
     #[test]
