@@ -246,7 +246,7 @@ impl TagWatch {
         Self { wait, last: None, since: now }
     }
 
-    /// What each endpoint calls so, as far as it is part of our chain, and whether it is up. The block is the one that counts.
+    /// The block that each endpoint calls so, as far as it is part of our chain, and whether it is up. The block is the one that counts.
     pub fn judge(
         &mut self,
         said: &[(bool, Option<BlockRef>)],

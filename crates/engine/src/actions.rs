@@ -293,7 +293,7 @@ async fn look(shared: &Shared, chain: &dyn Chain, slots: Vec<(Slot, Vec<TxHash>)
     LaneEvent::Looked { slots: slots.into_iter().map(|(slot, _)| slot).collect(), found }
 }
 
-/// What a second endpoint says of these receipts.
+/// Words of a second endpoint on these receipts.
 async fn second(chain: &dyn Chain, given: Vec<(Slot, Receipt)>) -> LaneEvent {
     let (slots, receipts): (Vec<Slot>, Vec<Receipt>) = given.into_iter().unzip();
     let words = chain.second(&receipts).await;

@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The store is asked after every so-many-th part of the bound.
 const PART: u64 = 20;
 
-/// What is known of the lanes that took something in.
+/// Lengths of the queues of lanes that took something in.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<BTreeMap<LaneId, Queue>>);
 

@@ -18,7 +18,7 @@ use crate::world::World;
 static ALL: LazyLock<TxQuery> = LazyLock::new(|| TxQuery { limit: u32::MAX, ..TxQuery::default() });
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What they have said so far.
+/// Their words so far.
 #[derive(Debug, Default)]
 pub(crate) struct Persons {
     /// Nonces of which somebody said that they were one of the requests.
@@ -125,7 +125,7 @@ pub(crate) async fn speak_early(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &
     }
 }
 
-/// What the chain has in a slot.
+/// Content of a slot on the chain.
 fn landed_at(world: &World, (lane, slot): (LaneId, Slot)) -> Option<Wire> {
     let inner = world.lock();
     let chain = inner.chains.get(&lane.chain)?;

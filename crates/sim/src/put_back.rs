@@ -39,13 +39,13 @@ const FOR_EVER: u64 = u64::MAX;
 pub(crate) struct Wish {
     pub(crate) marker: u64,
     pub(crate) submission: Submission,
-    /// What it was in the store before that was put back.
+    /// Its transaction in the store before that was put back.
     pub(crate) first: Option<TxId>,
-    /// What it is in the store, since that was put back.
+    /// Its transaction in the store, since that was put back.
     pub(crate) tx: Option<TxId>,
 }
 
-/// What is true, whatever the copy knows.
+/// The truth, whatever the copy knows.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) wishes: Vec<Wish>,
@@ -261,7 +261,7 @@ async fn submit(nodes: &Arc<Nodes>, submission: &Submission) -> Option<TxId> {
     }
 }
 
-/// What has not landed is kept by those whom it pays, and the pools lose it.
+/// Bytes that have not landed are kept by those whom they pay, and the pools lose them.
 fn keep_bytes(world: &World, truth: &mut Truth) {
     let loses = world.scenario.rate(Fault::LateBytes) > 0;
     let mut inner = world.lock();

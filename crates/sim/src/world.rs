@@ -183,7 +183,7 @@ pub(crate) struct Inner {
     pub(crate) sessions: BTreeMap<SessionId, u64>,
     /// Hashes of attempts that were committed.
     pub(crate) stored: BTreeSet<TxHash>,
-    /// What some pool has been handed, by anybody here.
+    /// Bytes that some pool has been handed, by anybody here.
     pub(crate) sent: BTreeMap<TxHash, Wire>,
     /// Hashes that some pool has been handed.
     pub(crate) met: BTreeSet<TxHash>,

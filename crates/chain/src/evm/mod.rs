@@ -76,7 +76,7 @@ pub struct EvmChain {
     pool: Arc<Pool>,
     callers: Callers,
     heads: Heads,
-    /// What endpoints said of receipts.
+    /// Words of endpoints on receipts.
     words: Words,
     pricing: Pricing,
 }

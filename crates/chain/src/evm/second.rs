@@ -27,7 +27,7 @@ const KEPT: usize = 256;
 /// Endpoints that differ, or that could not answer, are asked again not oftener than this.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// What endpoints said of the receipts of the newest blocks.
+/// Words of endpoints on the receipts of the newest blocks.
 #[derive(Default)]
 pub(super) struct Words(Mutex<Memory>);
 
@@ -58,7 +58,7 @@ struct Said {
     told: bool,
 }
 
-/// What one endpoint said of a block.
+/// Word of one endpoint on a block.
 struct Word {
     /// All of it, so that what is not there is not in the block.
     whole: bool,
@@ -74,7 +74,7 @@ impl Word {
     }
 }
 
-/// What the words on one receipt come to.
+/// Verdict of the words on one receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tally {
     Same,
@@ -101,7 +101,7 @@ impl Said {
         }
     }
 
-    /// What each says, for people.
+    /// The word of each, for people.
     fn sentence(&self, pool: &Pool, receipt: &Receipt) -> String {
         let says = |(at, word): (&usize, &Word)| {
             let name = &pool.all().get(*at)?.name;
@@ -164,7 +164,7 @@ fn place(pool: &Pool, endpoint: &Arc<Endpoint>) -> Option<usize> {
     pool.all().iter().position(|other| Arc::ptr_eq(other, endpoint))
 }
 
-/// What a second endpoint says of each.
+/// The word of a second endpoint on each.
 pub(super) async fn words(pool: &Pool, words: &Words, receipts: &[Receipt]) -> Vec<SecondWord> {
     if pool.all().len() < WITNESSES || planted::has(Planted::OneGivesReceipts) {
         return vec![SecondWord::Same; receipts.len()];
@@ -257,7 +257,7 @@ fn take(pool: &Pool, of: &OfBlock, by: &Arc<Endpoint>, whole: bool, hashes: &[Tx
     }
 }
 
-/// What the words come to; `shown` are receipts as they were given just now.
+/// Verdict of the words; `shown` are receipts as they were given just now.
 fn verdict(pool: &Pool, said: &mut Said, receipt: &Receipt, shown: &[Receipt], now: Instant) -> SecondWord {
     let differ = |said: &mut Said| {
         let text = said.sentence(pool, receipt);

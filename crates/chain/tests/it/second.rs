@@ -1,4 +1,4 @@
-//! What a second endpoint says of receipts that one gave, and what it costs to know.
+//! The word of a second endpoint on receipts that one gave, and what it costs to know.
 
 use std::time::Duration;
 

@@ -111,7 +111,7 @@ pub struct Verified {
     /// Rows that were looked at.
     pub rows: u64,
     pub ends: Ends,
-    /// What the newest row about removed ones says, with its number, and the time of the oldest row that is left.
+    /// Content of the newest row about removed ones, its number, and the time of the oldest row that is left.
     pub trimmed: Option<(u64, Trimmed)>,
     pub oldest: Option<Millis>,
     /// The rows that the noted hashes are of.

@@ -357,7 +357,7 @@ impl Lane {
     }
 
     /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have sent.
-    /// What was signed further ahead was shown to nobody.
+    /// Bytes that were signed further ahead were shown to nobody.
     fn late_end(&self) -> Option<Slot> {
         let ahead = self.settings.max_in_flight.max(self.row.widest);
         let below = self.row.accepted_below?;
@@ -386,7 +386,8 @@ impl Lane {
             && !self.kept.contains(slot)
     }
 
-    /// Those slots are used up by no-ops as soon as something waits: each meets what was forgotten in a slot where nothing is lost.
+    /// The end of the slots that no-ops are to use up, as soon as something waits: there, bytes that were forgotten meet nothing that could
+    /// be lost.
     pub(super) fn late_to_fill(&self) -> Option<Slot> {
         self.awaits_late().filter(|_| self.held().is_none() && self.waiting.has_ready())
     }

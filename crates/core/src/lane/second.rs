@@ -22,7 +22,7 @@ use crate::view::{ChainView, Receipt};
 use crate::witness::SecondWord;
 use crate::{Millis, Slot, TxHash};
 
-/// What of a receipt must be known to two.
+/// Part of a receipt that must be known to two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Core {
     hash: TxHash,

@@ -245,7 +245,7 @@ impl Lane {
         self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
     }
 
-    /// What the store had of a slot's receipt has been looked up again: what was found counts.
+    /// The stored receipt of a slot has been looked up again: what was found counts.
     fn forget_stored(&mut self, receipt: &Receipt) {
         let slot = self.by_hash.get(&receipt.hash);
         let Some(record) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };

@@ -205,7 +205,7 @@ pub trait Chain: Send + Sync {
     async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error>;
     /// The receipts of these hashes, as far as there are any. Missing proves nothing.
     async fn receipts(&self, hashes: &[TxHash]) -> Result<Vec<Receipt>, Error>;
-    /// What a second endpoint says of receipts that one gave, in the order asked; the same where one endpoint is all there is. Asked once
+    /// Words of a second endpoint on receipts that one gave, in the order asked; the same where one endpoint is all there is. Asked once
     /// for a block, and remembered.
     async fn second(&self, receipts: &[Receipt]) -> Vec<SecondWord> {
         vec![SecondWord::Same; receipts.len()]

@@ -29,7 +29,7 @@ struct Model {
     /// The receipts and the account's transaction in the block that is asked for.
     receipts: Vec<TxHash>,
     taker: Result<Option<TxHash>, ()>,
-    /// What a second endpoint says of those receipts; none: there is none.
+    /// Words of a second endpoint on those receipts; none: there is none.
     second: Option<SecondWord>,
     calls: AtomicUsize,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Room {
     pub(crate) patience: Duration,
 }
 
-/// What came of looking for a connection that makes room.
+/// Outcome of looking for a connection that makes room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Yielded {
     /// One was ended.

@@ -116,7 +116,7 @@ const ONLY: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// What no method that only reads begins with, behind its namespace.
+/// Beginnings that no method has that only reads, behind its namespace.
 const VERBS: [&str; 22] = [
     "add", "cancel", "delete", "discard", "drop", "import", "kill", "mine", "post", "propose", "prune",
     "put", "remove", "reset", "resend", "send", "set", "sign", "start", "stop", "submit", "write",

@@ -64,12 +64,12 @@ impl FileError {
 }
 
 impl SecretFile {
-    /// One that nobody but this process's user and root may read or change.
+    /// A file that nobody but this process's user and root may read or change.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), loose: false }
     }
 
-    /// One that others may read and change.
+    /// A file that others may read and change.
     pub fn loose(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), loose: true }
     }

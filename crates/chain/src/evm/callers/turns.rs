@@ -150,7 +150,7 @@ impl Turns {
         self.hand_out(&mut now);
     }
 
-    /// One that waited no longer does; it may have been given its turn at the last moment.
+    /// A waiting question no longer waits; it may have been given its turn at the last moment.
     fn leave(&self, owner: &Arc<str>, number: u64, told: &mut oneshot::Receiver<()>) {
         let mut now = self.now();
         if told.try_recv().is_ok() {

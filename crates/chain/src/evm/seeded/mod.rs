@@ -46,7 +46,7 @@ enum Rule {
     OneIsEnough,
     /// What is handed on is what the chain has.
     True,
-    /// What is said to be known to two is no word of the one that lies.
+    /// A word that is said to be known to two is no word of the one that lies.
     KnownToTwo,
     /// Nothing is handed on that is older than what was.
     NeverOlder,

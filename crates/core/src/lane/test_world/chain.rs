@@ -78,7 +78,7 @@ pub(in super::super) struct ModelChain {
     pub(in super::super) looks: Look,
     /// What several endpoints have shown; none: there is one.
     pub(in super::super) witnessed: Option<Witnessed>,
-    /// What a second endpoint says of receipts; none: the same.
+    /// Words of a second endpoint on receipts; none: the same.
     pub(in super::super) second: Option<SecondWord>,
     /// A second endpoint says the same count.
     pub(in super::super) agreed: bool,

@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What waits after a store was accepted is sent once everything that was forgotten is used up, and that is final.
+    /// Transactions that wait after a store was accepted are sent once everything that was forgotten is used up, and that is final.
     fn use_up_forgotten(&mut self) {
         for _ in 0..3 {
             self.finalise();

@@ -342,7 +342,7 @@ fn the_second_nonce_of_one_that_was_cancelled_since_is_compared_as_well() {
     assert_eq!((world.slot_of(again), world.desk.store.state(again)), (None, TxState::Confirmed));
 }
 
-/// What takes a nonce that is not used for good may be another one after a reorganisation.
+/// A nonce that is not used for good may be taken by another one after a reorganisation.
 #[test]
 fn nothing_is_sent_while_what_was_forgotten_may_land_in_another_fork() {
     let mut world = accepted(settings());

@@ -53,7 +53,7 @@ pub(crate) struct Audit {
     under_way: watch::Sender<usize>,
 }
 
-/// One that is under way, until this is dropped.
+/// A write that is under way, until this is dropped.
 struct UnderWay(watch::Sender<usize>);
 
 impl Drop for UnderWay {
