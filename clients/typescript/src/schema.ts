@@ -806,6 +806,8 @@ export interface components {
     schemas: {
         /** @description a person's word */
         Acceptance: {
+            /** @description also if the newest block that is seen is old: the chain makes no blocks */
+            despiteOldHead?: boolean;
             /** @description also if transactions that this store does not know are in an endpoint's pool, or an endpoint does not tell */
             despitePool?: boolean;
         };
@@ -1096,6 +1098,8 @@ export interface components {
         Bytes: string;
         /** @description who asked */
         Caller: {
+            /** @description the other end of its connection; shown to operators and administrators only */
+            address?: string;
             /** @description the id of the API key */
             keyId?: string;
             /** @description its name at the time */
@@ -2482,7 +2486,7 @@ export interface components {
              * @description a stable word for programs
              * @enum {string}
              */
-            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_connections" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "store_older" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "held_for_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
+            code: "invalid_json" | "wrong_content_type" | "body_too_large" | "body_too_slow" | "too_many_bytes" | "too_many_bytes_from_address" | "too_many_connections" | "too_many_streams" | "missing_field" | "unknown_field" | "wrong_type" | "bad_address" | "bad_amount" | "bad_data" | "bad_time" | "bad_value" | "bad_request_id" | "bad_query" | "idempotency_keys_differ" | "nonce_not_allowed" | "conflicting_fees" | "unsupported" | "batch_too_long" | "data_too_large" | "metadata_too_large" | "unknown_chain" | "unknown_signer" | "gas_above_block_limit" | "gas_too_low" | "fee_above_ceiling" | "gas_above_chain_cap" | "not_taken_by_chain" | "bad_authorization" | "delegation_not_allowed" | "authority_managed" | "finality_unavailable" | "finality_unknown" | "nothing_to_do" | "deadline_passed" | "request_id_reused" | "unauthorized" | "forbidden" | "store_older" | "too_many_keys" | "changed_meanwhile" | "rate_limited" | "too_many_waiting" | "too_many_commands" | "quota_reached" | "cross_origin" | "wrong_host" | "not_found" | "method_not_allowed" | "history_removed" | "already_final" | "ending" | "too_many_versions" | "at_ceiling" | "not_asked" | "version_needed" | "held_for_needed" | "nothing_to_settle" | "other_taker" | "slot_bound" | "slot_used" | "slot_gap" | "not_ended" | "already_confirmed" | "not_older" | "in_pool" | "old_head" | "not_held" | "owner_lives" | "no_leases" | "lane_disabled" | "not_the_owner" | "out_of_sync" | "no_slot" | "too_many_sockets" | "unknown_predecessor" | "bad_url" | "webhooks_off" | "too_many_webhooks" | "nothing_to_replay" | "too_many_listeners" | "busy" | "outcome_unknown" | "store_unavailable" | "internal";
             /** @description what happened and what to do, for people */
             detail: string;
             /** @description the field it is about, as a path */
@@ -2525,7 +2529,7 @@ export interface components {
         /** @description why it ended as it did, or waits for a person */
         Reason: {
             /** @enum {string} */
-            code: "would_revert" | "reverted" | "insufficient_funds" | "invalid" | "signature_refused" | "displaced" | "rejected" | "deadline_passed" | "cancelled_by_caller" | "predecessor_failed" | "not_replaced" | "may_have_landed" | "landed_before";
+            code: "would_revert" | "reverted" | "insufficient_funds" | "invalid" | "signature_refused" | "displaced" | "rejected" | "deadline_passed" | "cancelled_by_caller" | "predecessor_failed" | "not_replaced" | "may_have_landed" | "landed_before" | "delegation_not_allowed";
             /** @description the same for people */
             text: string;
         };
@@ -5320,7 +5324,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description `not_older`: The store is not an older copy; `in_pool`: Transactions that may be ours are in a node's pool */
+            /** @description `not_older`: The store is not an older copy; `in_pool`: Transactions that may be ours are in a node's pool; `old_head`: The newest block that is seen is not of the present */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5328,7 +5332,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "not_older" | "in_pool";
+                        code?: "not_older" | "in_pool" | "old_head";
                     };
                 };
             };

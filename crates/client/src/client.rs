@@ -223,8 +223,8 @@ impl Client {
     }
 
     /// A person's word that a store which is an older copy of itself is to be used.
-    pub async fn accept_store(&self, despite_pool: bool) -> Result<Value, Error> {
-        let said = json!({ "despitePool": despite_pool });
+    pub async fn accept_store(&self, despite_pool: bool, despite_old_head: bool) -> Result<Value, Error> {
+        let said = json!({ "despitePool": despite_pool, "despiteOldHead": despite_old_head });
         self.call(Method::POST, &["store", "accept"], &[], Some(&said)).await
     }
 

@@ -133,10 +133,28 @@ pub struct SendReport {
     pub latency_ms: u64,
 }
 
+impl SendReport {
+    /// Nobody said anything.
+    #[must_use]
+    pub fn unheard() -> Self {
+        let (endpoint, text) = ("none".to_owned(), Some("nothing was reported".to_owned()));
+        Self { outcome: SendOutcome::Unknown, endpoint, code: None, text, latency_ms: 0 }
+    }
+}
+
 /// The one answer that counts among those of several endpoints.
 #[must_use]
 pub fn merge(reports: Vec<SendReport>) -> Option<SendReport> {
     reports.into_iter().min_by_key(|report| report.outcome.weight())
+}
+
+/// The same for somebody who acts on a no: it counts only if no endpoint left open whether it has the bytes.
+#[must_use]
+pub fn merge_for_caller(reports: Vec<SendReport>) -> Option<SendReport> {
+    let is_open = reports.iter().any(|report| report.outcome == SendOutcome::Unknown);
+    let counts =
+        |report: &SendReport| !is_open || report.outcome.is_taken() || report.outcome == SendOutcome::Unknown;
+    merge(reports.into_iter().filter(counts).collect())
 }
 
 #[cfg(test)]
@@ -145,7 +163,15 @@ mod tests {
     use SendOutcome::*;
 
     fn merged(outcomes: &[SendOutcome]) -> SendOutcome {
-        let reports = outcomes
+        merge(reports(outcomes)).unwrap().outcome
+    }
+
+    fn merged_for_caller(outcomes: &[SendOutcome]) -> SendOutcome {
+        merge_for_caller(reports(outcomes)).unwrap().outcome
+    }
+
+    fn reports(outcomes: &[SendOutcome]) -> Vec<SendReport> {
+        outcomes
             .iter()
             .map(|&outcome| SendReport {
                 outcome,
@@ -154,8 +180,7 @@ mod tests {
                 text: None,
                 latency_ms: 1,
             })
-            .collect();
-        merge(reports).unwrap().outcome
+            .collect()
     }
 
     #[test]
@@ -172,5 +197,16 @@ mod tests {
         assert_eq!(merged(&[Invalid, Unknown]), Unknown);
         assert_eq!(merged(&[Reverted, Unknown]), Unknown);
         assert_eq!(merged(&[Invalid, Endpoint]), Invalid);
+    }
+
+    #[test]
+    fn a_caller_is_told_no_only_if_no_endpoint_may_have_the_bytes() {
+        for no in SendOutcome::ALL {
+            let said = if no.is_taken() { no } else { Unknown };
+            assert_eq!(merged_for_caller(&[Unknown, no]), said);
+            assert_eq!(merged_for_caller(&[no, Endpoint]), no, "one that was not asked leaves nothing open");
+        }
+        assert_eq!(merged_for_caller(&[Accepted, Unknown, Invalid]), Accepted);
+        assert_eq!(merge_for_caller(Vec::new()), None);
     }
 }

@@ -49,7 +49,10 @@ impl Payload {
         Some(match item.address.0.is_zero() {
             true => format!("takes the delegation of {sender} back"),
             false => {
-                format!("gives the code of {sender} to {}, which can then spend all it has", item.address)
+                format!(
+                    "lets the code at {} act for {sender}: it can spend all that account has",
+                    item.address
+                )
             }
         })
     }

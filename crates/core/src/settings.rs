@@ -1,9 +1,10 @@
 //! What a lane is configured with. The binary fills these from `landfall.toml`; defaults are DESIGN's.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::request::{Finality, OnDisplaced};
-use crate::{Gas, Price, Wei};
+use crate::{Account, Gas, Price, Wei};
 
 /// Bugs of the kind real senders had, for the simulator to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +101,6 @@ pub enum PlantedInLane {
     OldestHasLanded,
     /// A person's word that one has landed accounts for all that did the same.
     WordFreesOthers,
-    /// All that do the same show the same nonce to a person.
-    OneNonceForAll,
     /// A word from before a store was accepted is about what may have landed.
     WordsFromBefore,
     /// A resume from before a lane was loaded is about everything that the chain has used since.
@@ -186,6 +185,8 @@ pub struct LaneSettings {
     pub low_balance: Option<Wei>,
     /// A value above this needs a person's yes.
     pub approve_above: Option<Wei>,
+    /// To which addresses' code the account may be delegated (EIP-7702).
+    pub delegate_to: BTreeSet<Account>,
     /// More returned slots than this lead to a reset (E23).
     pub reset_above_returned: Option<usize>,
     /// Remote signers: the slot is committed before the signature is asked for.
@@ -244,6 +245,7 @@ impl Default for LaneSettings {
             checks: false,
             low_balance: None,
             approve_above: None,
+            delegate_to: BTreeSet::new(),
             reset_above_returned: Some(64),
             reserve_before_signing: false,
             planted: None,

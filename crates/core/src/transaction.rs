@@ -128,11 +128,13 @@ pub enum ReasonCode {
     MayHaveLanded,
     /// A person said that it is what the store had forgotten: it had landed already.
     LandedBefore,
+    /// It would delegate the account to an address that the operator does not list any more.
+    DelegationNotAllowed,
 }
 
 impl ReasonCode {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WouldRevert,
         Self::Reverted,
         Self::InsufficientFunds,
@@ -146,6 +148,7 @@ impl ReasonCode {
         Self::NotReplaced,
         Self::MayHaveLanded,
         Self::LandedBefore,
+        Self::DelegationNotAllowed,
     ];
 
     /// The word in JSON.
@@ -165,6 +168,7 @@ impl ReasonCode {
             Self::NotReplaced => "not_replaced",
             Self::MayHaveLanded => "may_have_landed",
             Self::LandedBefore => "landed_before",
+            Self::DelegationNotAllowed => "delegation_not_allowed",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Serialize};
@@ -153,7 +154,16 @@ pub enum Standing {
     Older,
 }
 
+/// A head that is older than this is not the present: the chain stands still, or its endpoints have to catch up.
+pub const PRESENT: Duration = Duration::from_secs(120);
+
 impl ChainView {
+    /// Whether the head is from long ago, by this clock. A clock that is ahead calls every head old, which costs a person's word and no more.
+    #[must_use]
+    pub fn is_old(&self, now: Millis) -> bool {
+        self.head.timestamp.after(PRESENT) < now
+    }
+
     /// The account's count, also if it is of an older head.
     #[must_use]
     pub fn count(&self, account: &Account) -> Option<Slot> {

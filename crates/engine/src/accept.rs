@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_core::ports::chain::PoolLook;
 use landfall_core::ports::store::{Acceptance, Command, CommandKind, Error as StoreError, Older};
-use landfall_core::{CommandId, LaneId, Origin, Slot};
+use landfall_core::{ChainId, CommandId, LaneId, Origin, Slot};
 
 use crate::handle::{Handle, SubmitError, not_written};
 
@@ -28,12 +29,32 @@ pub enum AcceptError {
     )]
     PoolUnknown { lane: LaneId, endpoint: String, why: String },
     #[error(
+        "the newest block that is seen of chain {chain} is {}: its endpoints may have to catch up, and what this store has forgotten may be in \
+         blocks that they do not show yet. Try again when they show the present; if the chain makes no blocks, or this machine's clock \
+         is ahead, say despiteOldHead (--despite-old-head)", aged(*.age)
+    )]
+    OldHead { chain: ChainId, age: Option<Duration> },
+    #[error(
         "the lane {lane} was begun while the store was about to be accepted, and nobody has looked at its pools. Nothing was accepted: \
          run it again"
     )]
     Begun { lane: LaneId },
     #[error(transparent)]
     Submit(#[from] SubmitError),
+}
+
+/// Facts that the person who accepts a store knows and the program does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Despite {
+    /// Transactions in pools that the store does not know are not ours.
+    pub pool: bool,
+    /// The newest block that is seen is the newest there is.
+    pub old_head: bool,
+}
+
+impl Despite {
+    /// Whatever is found.
+    pub const ALL: Self = Self { pool: true, old_head: true };
 }
 
 impl From<StoreError> for AcceptError {
@@ -52,7 +73,7 @@ impl Handle {
     /// meanwhile is looked at as well, in another round.
     pub async fn accept_store(
         &self,
-        despite_pool: bool,
+        despite: Despite,
         by: Option<Arc<Origin>>,
     ) -> Result<BTreeMap<LaneId, CommandId>, AcceptError> {
         let mut rounds = 0;
@@ -60,7 +81,7 @@ impl Handle {
             if self.older().await?.is_none() {
                 return Err(AcceptError::NotOlder);
             }
-            let commands = self.words(despite_pool, by.as_ref()).await?;
+            let commands = self.words(despite, by.as_ref()).await?;
             let ids = commands.iter().map(|command| (command.lane, command.id)).collect();
             rounds += 1;
             match self.store().accept(commands).await.map_err(not_written)? {
@@ -73,12 +94,15 @@ impl Handle {
     }
 
     /// A word for every lane, whose pools were looked at.
-    async fn words(&self, despite_pool: bool, by: Option<&Arc<Origin>>) -> Result<Vec<Command>, AcceptError> {
+    async fn words(&self, despite: Despite, by: Option<&Arc<Origin>>) -> Result<Vec<Command>, AcceptError> {
         let parts = self.parts();
         // Another node may have signers and lanes that this one has not: what is accepted is looked at.
         let mut lanes: BTreeSet<LaneId> = parts.signers.keys().copied().collect();
         lanes.extend(self.store().lanes().await?.into_iter().map(|summary| summary.lane));
-        let seen = match despite_pool {
+        if !despite.old_head {
+            self.refuse_if_behind(&lanes)?;
+        }
+        let seen = match despite.pool {
             true => BTreeMap::new(),
             false => self.refuse_if_pooled(&lanes).await?,
         };
@@ -96,6 +120,20 @@ impl Handle {
         tracing::warn!(node = %self.parts().node, "a person accepted the store, which is an older copy of itself");
         ids.keys().for_each(|lane| self.shared().work_for(*lane));
         ids
+    }
+
+    /// The chains of these lanes are seen as they are now. One that this node has no endpoint of is told by its pools.
+    fn refuse_if_behind(&self, lanes: &BTreeSet<LaneId>) -> Result<(), AcceptError> {
+        let now = self.parts().clock.now();
+        let chains: BTreeSet<ChainId> = lanes.iter().map(|lane| lane.chain).collect();
+        for chain in chains.into_iter().filter(|chain| self.parts().chains.contains_key(chain)) {
+            let view = self.shown(chain);
+            if view.as_ref().is_none_or(|view| view.is_old(now)) {
+                let age = view.map(|view| now.since(view.head.timestamp));
+                return Err(AcceptError::OldHead { chain, age });
+            }
+        }
+        Ok(())
     }
 
     /// Nothing of the accounts is in the pool of any endpoint, beside what this store has bytes of. What a pool is known to hold is told
@@ -141,6 +179,10 @@ const ROUNDS: u32 = 3;
 
 /// How many nonces an error names.
 const SHOWN: usize = 8;
+
+fn aged(age: Option<Duration>) -> String {
+    age.map_or("none yet".to_owned(), |age| format!("{} s old", age.as_secs()))
+}
 
 fn words(slots: &BTreeSet<Slot>) -> String {
     let shown: Vec<String> = slots.iter().map(Slot::to_string).collect();

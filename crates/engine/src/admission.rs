@@ -70,7 +70,7 @@ pub enum Refused {
          `after`, or use a signer whose allocation is \"dispatch\""
     )]
     SlotCannotWait(LaneId),
-    #[error("the key {key:?} belongs to another command of this lane; use a new one for a new command")]
+    #[error("the key {:?} belongs to another command of this lane; use a new one for a new command", key.as_str())]
     CommandKeyReused { key: RequestId },
     #[error(
         "{open} commands of lane {lane} wait to be applied, as many as may; look why the lane does not go on, and ask again later. \
@@ -95,7 +95,7 @@ pub enum Refused {
     #[error("authorization {position}: {why}")]
     BadAuthorization { position: usize, why: String },
     #[error(
-        "authorization {position} would give the code of {signer} to {address}, which then may spend all that the account has; \
+        "authorization {position} would let the code at {address} act for {signer}, and spend all that account has; \
          this signer's delegate_to does not list that address, so it is not signed. Nothing was stored"
     )]
     DelegationNotListed { position: usize, signer: Account, address: Account },

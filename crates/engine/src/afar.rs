@@ -24,6 +24,10 @@ impl Handle {
         }
         if let Some((node, session)) = owner.filter(|(_, session)| *session != shared.session) {
             let address = self.store().address(*session).await.ok().flatten();
+            if *node == shared.parts.node || (address.is_some() && address == shared.parts.address) {
+                let earlier = "an earlier run of this node held it when it ended, or when the copy was made; wait until its lease ends";
+                return Err(earlier.to_owned());
+            }
             let there = address.map_or_else(|| "ask there".to_owned(), |address| format!("ask {address}"));
             return Err(format!("node {node} runs it: {there}. If that node is gone, try again in a moment"));
         }
@@ -141,8 +145,11 @@ impl Handle {
 
 /// Why the owner assigns no nonces, as far as it has stored why.
 fn stored_hold(row: &LaneRow) -> Option<Hold> {
+    // A count from before an older store was accepted says nothing of what was settled since.
+    let is_older = row.accepted_below.is_some_and(|below| row.chain_count < Some(below));
     if let (Some(history), Some(count)) = (row.history, row.chain_count)
         && count <= history
+        && !is_older
     {
         return Some(Hold::FinalReplaced { slot: count });
     }
@@ -160,6 +167,16 @@ fn stored_hold(row: &LaneRow) -> Option<Hold> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_from_before_an_acceptance_does_not_say_that_final_blocks_are_gone() {
+        let (history, chain_count, cursor) = (Some(Slot(6)), Some(Slot(3)), Some(Slot(7)));
+        let of =
+            |accepted_below| LaneRow { history, chain_count, cursor, accepted_below, ..LaneRow::default() };
+        assert_eq!(stored_hold(&of(None)), Some(Hold::FinalReplaced { slot: Slot(3) }));
+        assert_eq!(stored_hold(&of(Some(Slot(3)))), Some(Hold::FinalReplaced { slot: Slot(3) }));
+        assert_eq!(stored_hold(&of(Some(Slot(4)))), None);
+    }
 
     #[test]
     fn a_lane_that_runs_elsewhere_holds_for_nonces_that_were_compared_with_nothing() {

@@ -62,7 +62,10 @@ impl Handle {
         }
         while let Some(hold) = self.hold(lane).await {
             // One that was just loaded will see its chain in a moment.
-            let is_new = matches!(hold, Hold::NoView | Hold::Reading | Hold::FirstCount { .. });
+            let is_new = matches!(
+                hold,
+                Hold::NoView | Hold::Reading | Hold::LookingUp { .. } | Hold::FirstCount { .. }
+            );
             if !is_new || shared.is_stopping() || Instant::now() >= until {
                 return Err(SubmitError::NoSlot { lane, why: hold.sentence() });
             }

@@ -12,7 +12,8 @@
 //! The hash is that of the first bytes of all, also for one who asks again after others were signed.
 //!
 //! A store that went back has forgotten calls. One that is named by a nonce and made again is stored meanwhile, so that it can be
-//! compared with what the chain has, and is not withdrawn: it may have landed, and its caller hears its hash when it asks again.
+//! compared with what the chain has, and is not withdrawn: it may have landed, and its caller hears its hash when it asks again. One
+//! without a nonce or a key cannot be told from another payment, and is refused, also by a node that does not run its lane.
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::admission::Submission;
 use crate::at_admission::ASK_EVERY;
 use crate::awaited::{Awaited, Listening};
 use crate::handle::{Handle, SubmitError};
+use crate::mailbox::Question;
 
 /// A lane that runs elsewhere tells nobody here: the store is asked, less and less often.
 const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(400);
@@ -80,17 +82,24 @@ impl Handle {
         let lane = submission.lane;
         let is_named = submission.at_once.as_ref().is_some_and(|at_once| at_once.call.is_some());
         let stores = |hold: &Hold| match hold {
-            Hold::NoView | Hold::Reading | Hold::FirstCount { .. } => true,
+            Hold::NoView | Hold::Reading | Hold::LookingUp { .. } | Hold::FirstCount { .. } => true,
             hold => hold.is_of_older_store() && is_named,
         };
-        // One that runs here and holds gives nobody a slot: then nothing is stored, unless it was before.
-        if submission.request_id.is_none()
-            && let Some(hold) = self.hold(lane).await.filter(|hold| !stores(hold))
-        {
-            let known = self.known(&submission).await?;
-            let answer = known.ok_or(SubmitError::NoSlot { lane, why: hold.sentence() });
-            self.tell(&answer);
-            return answer.map(|admission| (admission, None));
+        // One that gives nobody a slot: then nothing is stored, unless it was before.
+        if submission.request_id.is_none() {
+            let why = match self.ask(lane, Question::Hold).await {
+                Some(Some(hold)) if !stores(&hold) => Some(hold.sentence()),
+                Some(None) => None,
+                // Nobody runs it here, or it knows too little yet to say that the store went back.
+                Some(Some(_)) | None if is_named => None,
+                Some(Some(_)) | None => self.older().await?.map(|why| Hold::StoreOlder { why }.sentence()),
+            };
+            if let Some(why) = why {
+                let known = self.known(&submission).await?;
+                let answer = known.ok_or(SubmitError::NoSlot { lane, why });
+                self.tell(&answer);
+                return answer.map(|admission| (admission, None));
+            }
         }
         self.admit_now(submission).await
     }

@@ -4,6 +4,7 @@
 //! | command | bound of its lane | bound of its transaction |
 //! |---|---|---|
 //! | speed-up, replace | yes | yes |
+//! | replace on an older copy of the store | no: it is what an administrator does, and nothing that waits is heard yet | yes |
 //! | cancel | no: it finds a place whatever else waits | yes |
 //! | what operators, approvers and the server itself ask for | no | no |
 
@@ -37,10 +38,19 @@ pub(crate) fn is_bounded(kind: &CommandKind) -> bool {
     }
 }
 
-/// Says no to one more beside those that wait.
-pub(crate) fn has_room(lane: LaneId, kind: &CommandKind, open: &[Command]) -> Result<(), Refused> {
+/// Says no to one more beside those that wait. `is_older`: the store is an older copy of itself that nobody has accepted yet.
+pub(crate) fn has_room(
+    lane: LaneId,
+    kind: &CommandKind,
+    open: &[Command],
+    is_older: bool,
+) -> Result<(), Refused> {
     let Some(tx) = kind.tx().filter(|_| is_bounded(kind)) else { return Ok(()) };
-    let fills = !matches!(kind, CommandKind::Cancel { .. });
+    let fills = match kind {
+        CommandKind::Cancel { .. } => false,
+        CommandKind::Replace { .. } => !is_older,
+        _ => true,
+    };
     if fills && open.len() >= MOST_COMMANDS as usize {
         return Err(Refused::LaneHasCommands { lane, open: open.len() });
     }
@@ -58,6 +68,7 @@ pub(crate) fn has_room(lane: LaneId, kind: &CommandKind, open: &[Command]) -> Re
 mod tests {
     use alloy_primitives::Address;
     use landfall_core::request::AskedFees;
+    use landfall_core::transaction::Terms;
     use landfall_core::{Account, ChainId, CommandId, Millis, TxId};
 
     use super::*;
@@ -80,16 +91,31 @@ mod tests {
         let (tx, other) = (TxId::new(Millis(1), 1), TxId::new(Millis(1), 2));
         let speed_up = |tx| CommandKind::SpeedUp { tx, fees: AskedFees::Market, speed: None };
         let (own, cancel) = (speed_up(tx), CommandKind::Cancel { tx });
-        assert_eq!(has_room(LANE, &own, &open(&own, 15)), Ok(()));
-        let refused = has_room(LANE, &own, &open(&own, 16)).unwrap_err();
+        assert_eq!(has_room(LANE, &own, &open(&own, 15), false), Ok(()));
+        let refused = has_room(LANE, &own, &open(&own, 16), false).unwrap_err();
         assert_eq!(refused, Refused::TxHasCommands { tx, open: 16 });
-        assert_eq!(has_room(LANE, &cancel, &open(&own, 16)), Ok(()), "another kind");
+        assert_eq!(has_room(LANE, &cancel, &open(&own, 16), false), Ok(()), "another kind");
         let crowded = open(&speed_up(other), 1_000);
-        let refused = has_room(LANE, &own, &crowded).unwrap_err();
+        let refused = has_room(LANE, &own, &crowded, false).unwrap_err();
         assert_eq!(refused, Refused::LaneHasCommands { lane: LANE, open: 1_000 });
         for kind in [cancel.clone(), CommandKind::Pause, CommandKind::Withdraw { tx }] {
-            assert_eq!(has_room(LANE, &kind, &crowded), Ok(()), "{kind:?}");
+            assert_eq!(has_room(LANE, &kind, &crowded, false), Ok(()), "{kind:?}");
         }
-        assert!(has_room(LANE, &cancel, &open(&cancel, 16)).is_err());
+        assert!(has_room(LANE, &cancel, &open(&cancel, 16), false).is_err());
+    }
+
+    #[test]
+    fn on_an_older_copy_what_submitters_ask_for_keeps_no_replacement_out() {
+        let (tx, other) = (TxId::new(Millis(1), 1), TxId::new(Millis(1), 2));
+        let replace = CommandKind::Replace { tx, payload: Box::default(), terms: Terms::default() };
+        for waits in [
+            CommandKind::SpeedUp { tx: other, fees: AskedFees::Market, speed: None },
+            CommandKind::Cancel { tx: other },
+        ] {
+            let crowded = open(&waits, 1_000);
+            assert_eq!(has_room(LANE, &replace, &crowded, true), Ok(()), "{waits:?}");
+            assert!(has_room(LANE, &replace, &crowded, false).is_err(), "{waits:?}");
+        }
+        assert!(has_room(LANE, &replace, &open(&replace, 16), true).is_err());
     }
 }

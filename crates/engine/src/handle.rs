@@ -528,7 +528,9 @@ impl Handle {
         }
         if crowd::is_bounded(&kind) {
             let open = self.store().open_commands(lane, &BTreeSet::new(), crowd::MOST_COMMANDS).await?;
-            crowd::has_room(lane, &kind, &open)?;
+            let is_replace = matches!(kind, CommandKind::Replace { .. });
+            let is_older = is_replace && self.older().await?.is_some();
+            crowd::has_room(lane, &kind, &open, is_older)?;
         }
         let now = parts.clock.now();
         let id = match key {

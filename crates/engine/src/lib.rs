@@ -67,7 +67,7 @@ mod watcher;
 mod witnesses;
 mod writer;
 
-pub use accept::AcceptError;
+pub use accept::{AcceptError, Despite};
 pub use admission::{Refused, Submission};
 pub use at_once::{MUST_BE_APPROVED, Told};
 pub use awaited::Listening;

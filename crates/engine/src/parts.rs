@@ -97,6 +97,7 @@ impl Parts {
     pub(crate) fn lane_settings(&self, lane: LaneId) -> Option<LaneSettings> {
         let mut settings = self.chains.get(&lane.chain)?.settings.clone();
         settings.reserve_before_signing = self.signers.get(&lane)?.custody() == Custody::Remote;
+        settings.delegate_to = self.delegates.get(&lane).cloned().unwrap_or_default();
         if self.slots_at_admission.contains(&lane) {
             settings.allocation = Allocation::Admission;
         }

@@ -17,15 +17,20 @@ mod tests;
 /// The most blocks that are kept: more than one look reads.
 const MOST: usize = 1_024;
 
+/// So often in a row is a block asked for before the one above it is read anew.
+const OFTEN_MISSING: u32 = 3;
+
 pub(crate) struct Reader {
     chain: Arc<dyn Chain>,
+    /// The block below another one that was missing last, and how often in a row.
+    missing: Option<(B256, u32)>,
     blocks: BTreeMap<B256, Block>,
     receipts: BTreeMap<B256, Vec<Receipt>>,
 }
 
 impl Reader {
     pub(crate) fn new(chain: Arc<dyn Chain>) -> Self {
-        Self { chain, blocks: BTreeMap::new(), receipts: BTreeMap::new() }
+        Self { chain, missing: None, blocks: BTreeMap::new(), receipts: BTreeMap::new() }
     }
 
     /// A block; none if no endpoint knows it now, which is asked again.
@@ -40,6 +45,27 @@ impl Reader {
             self.blocks.insert(hash, block);
         }
         Ok(block)
+    }
+
+    /// The block below another one; none if no endpoint knows it now. If that lasts, whoever showed the block above may have named
+    /// one that does not exist: that block alone is read anew, perhaps from another endpoint. All others stay, since where answers are
+    /// often missing a look that begins anew never ends.
+    pub(crate) async fn parent(&mut self, of: &Block) -> Result<Option<Block>, Error> {
+        let below = of.at.number.checked_sub(1);
+        let parent = self.block(of.parent).await?.filter(|parent| Some(parent.at.number) == below);
+        if parent.is_some() {
+            return Ok(parent);
+        }
+        let times = match self.missing {
+            Some((hash, times)) if hash == of.parent => times + 1,
+            Some(_) | None => 1,
+        };
+        self.missing = Some((of.parent, times));
+        if times >= OFTEN_MISSING {
+            self.missing = None;
+            self.blocks.remove(&of.at.hash);
+        }
+        Ok(None)
     }
 
     /// Every receipt of a block.

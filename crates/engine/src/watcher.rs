@@ -141,7 +141,14 @@ impl Watcher {
             Some(before) if !is_new && self.status == ChainStatus::Live && before.head.at == head.at => {
                 self.look_again(&before).await
             }
-            Some(_) | None => self.look_at(head, is_new).await,
+            Some(_) | None => {
+                let looked = self.look_at(head, is_new).await;
+                if looked.is_err() {
+                    // The chain holds a head that nobody can show against whoever gave it.
+                    self.chain.block(BlockAt::Hash(head.at.hash)).await.ok();
+                }
+                looked
+            }
         }
     }
 
@@ -356,8 +363,7 @@ impl Watcher {
             if self.recent.get(&below) == Some(&lowest.parent) {
                 break;
             }
-            let parent = self.reader.block(lowest.parent).await?;
-            let Some(parent) = parent.filter(|parent| parent.at.number == below) else {
+            let Some(parent) = self.reader.parent(&lowest).await? else {
                 return Err(self.unreachable("show a parent block", format!("block {below} is missing")));
             };
             blocks.push(parent);

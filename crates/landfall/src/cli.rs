@@ -236,6 +236,9 @@ pub(crate) struct StoreAccept {
     /// Also if an endpoint's pool has transactions that the store does not know, or an endpoint does not tell.
     #[arg(long)]
     pub(crate) despite_pool: bool,
+    /// Also if the newest block that is seen is old: the chain makes no blocks, or this machine's clock is ahead.
+    #[arg(long)]
+    pub(crate) despite_old_head: bool,
     /// Also if the server has not looked at every lane, such as one that another node runs.
     #[arg(long)]
     pub(crate) despite_unseen: bool,
@@ -321,7 +324,13 @@ pub(crate) struct Remote {
     )]
     pub(crate) url: String,
     /// A PEM file with the authority that signed the server's certificate, where the system does not know it.
-    #[arg(long, global = true, env = "LANDFALL_CACERT", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "LANDFALL_CACERT",
+        value_name = "FILE",
+        value_parser = clap::builder::TypedValueParser::map(clap::builder::OsStringValueParser::new(), PathBuf::from)
+    )]
     pub(crate) cacert: Option<PathBuf>,
     /// Print JSON.
     #[arg(long, global = true)]

@@ -21,7 +21,9 @@ impl Client {
 
     /// The server that the command line names.
     pub(crate) fn of(remote: &Remote) -> Result<Self> {
-        let authority = match &remote.cacert {
+        // LANDFALL_CACERT="" is none.
+        let cacert = remote.cacert.as_ref().filter(|file| !file.as_os_str().is_empty());
+        let authority = match cacert {
             Some(file) => {
                 let pem = std::fs::read(file).with_context(|| format!("--cacert {}", file.display()))?;
                 Some(pem)
@@ -29,7 +31,7 @@ impl Client {
             None => None,
         };
         let client = landfall_client::Client::trusting(&remote.url, key().as_deref(), authority.as_deref());
-        match (&remote.cacert, client) {
+        match (cacert, client) {
             (Some(file), Err(error @ (Error::NoCertificate | Error::BadCertificate(_)))) => {
                 Err(error).with_context(|| format!("--cacert {}", file.display()))
             }

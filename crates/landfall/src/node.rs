@@ -99,7 +99,7 @@ impl Node {
             observer: traces.clone().map(|traces| -> Arc<dyn Observer> { traces }),
             trade_head_age: Duration::from_secs(config.trades.max_head_age_s),
             cors_origins: config.server.cors_origins.clone(),
-            tls: config.server.tls(),
+            tls: config.server.tls(config.access.files()),
             health_listen: config.server.health_listen(),
             webhooks: match own_webhooks {
                 Some(own) => own,

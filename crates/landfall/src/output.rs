@@ -128,14 +128,22 @@ pub(crate) fn json(value: &Value) {
     println!("{value:#}");
 }
 
-/// A field as text; a dash where there is none.
+/// A field as text; a dash where there is none. Much of it was chosen by others: nothing of it steers a terminal.
 pub(crate) fn text(value: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(value, |at, step| at.get(step));
     match found {
         None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+        Some(Value::String(text)) => plain(text),
+        Some(other) => plain(&other.to_string()),
     }
+}
+
+/// On one line, and without what terminals obey: control characters, marks that turn the direction of text, ends of lines and
+/// paragraphs.
+fn plain(text: &str) -> String {
+    let is_mark = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let blank = |c: char| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c };
+    text.chars().map(blank).filter(|c| !c.is_control() && !is_mark(*c)).collect()
 }
 
 /// Asks a person, who must say yes. None where there is nobody to ask.
@@ -153,6 +161,15 @@ pub(crate) fn asks(question: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_chose_does_not_steer_a_terminal() {
+        let shown = |said: &str| text(&serde_json::json!({ "method": said }), "method");
+        assert_eq!(shown("eth\u{1b}]0;title\u{7}\u{1b}[2J"), "eth]0;title[2J");
+        assert_eq!(shown("a\r\n9  all is well"), "a  9  all is well");
+        assert_eq!(shown("/tx/\u{9b}31m\u{202e}\u{2066}x"), "/tx/31mx");
+        assert_eq!(shown("Käufer 7"), "Käufer 7");
+    }
 
     #[test]
     fn colours_take_no_room_in_a_table() {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use landfall_core::ports::clock::Random;
 use landfall_core::{Millis, TxId};
 use landfall_engine::{Fact, Meter};
@@ -44,10 +44,11 @@ impl Traces {
             return Ok(None);
         }
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(&settings.otlp).build();
-        let exporter = exporter.with_context(|| {
-            format!(
-                "traces.otlp is {:?}; write the collector's gRPC address, such as http://127.0.0.1:4317",
-                settings.otlp
+        // Neither the address nor what is said of it: a password may be in it.
+        let exporter = exporter.map_err(|_| {
+            anyhow!(
+                "traces.otlp is no address that can be used; it is not shown, since it may have a password in it. Write the \
+                 collector's gRPC address, such as http://127.0.0.1:4317"
             )
         })?;
         let batches =
@@ -239,6 +240,14 @@ mod tests {
         ] {
             assert!(parent(bad).is_none(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_cannot_be_used_is_not_repeated() {
+        let settings = config::Traces { otlp: "http://u:hunter2@ bad".to_owned(), sample: 1.0 };
+        let refused = Traces::start(&settings, "one").err().unwrap();
+        let said = format!("{refused:#} {refused:?}");
+        assert!(said.contains("traces.otlp") && !said.contains("hunter2"), "{said}");
     }
 
     #[test]

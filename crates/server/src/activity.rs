@@ -32,8 +32,15 @@ const PACE_BYTES: usize = 128 << 10;
 /// The router of one connection.
 #[derive(Clone)]
 pub(crate) struct Watched {
-    pub(crate) router: Router,
-    pub(crate) line: Arc<Line>,
+    router: Router,
+    line: Arc<Line>,
+    small: Arc<Small>,
+}
+
+impl Watched {
+    pub(crate) fn new(router: Router, line: Arc<Line>) -> Self {
+        Self { router, line, small: Arc::default() }
+    }
 }
 
 /// Whom an answer goes to, as an extension of it: once the key is revoked, nothing more of it is sent.
@@ -58,7 +65,7 @@ where
 
     fn call(&mut self, mut request: axum::http::Request<B>) -> Self::Future {
         let mut running = self.line.begins();
-        let (line, version) = (self.line.clone(), request.version());
+        let (line, small, version) = (self.line.clone(), self.small.clone(), request.version());
         request.extensions_mut().insert(Peer(self.line.peer()));
         request.extensions_mut().insert(self.line.clone());
         let answered = self.router.call(request.map(Body::new));
@@ -68,12 +75,19 @@ where
             let receiver = answer.extensions_mut().remove::<Receiver>();
             let room = answer.extensions_mut().remove::<Arc<MessageRoom>>();
             Ok(answer.map(|body| {
-                if http_body::Body::size_hint(&body).exact().is_some_and(|length| length <= PIECE as u64) {
+                let is_small =
+                    http_body::Body::size_hint(&body).exact().is_some_and(|length| length <= PIECE as u64);
+                let can_go_on = version >= Version::HTTP_2;
+                // Over HTTP/1 it is taken at once, and the next request waits until it is sent.
+                if is_small && !can_go_on {
                     return Body::new(Sent { body, _running: running });
                 }
                 let flow = Flow::new(Going { body, _running: running, _room: room });
-                let can_go_on = version >= Version::HTTP_2;
-                tokio::spawn(watch(Arc::downgrade(&flow), line, can_go_on, receiver));
+                if is_small {
+                    small.look_after(&flow, line);
+                } else {
+                    tokio::spawn(watch(Arc::downgrade(&flow), line, can_go_on, receiver));
+                }
                 Body::new(InPieces(flow))
             }))
         })
@@ -238,6 +252,52 @@ impl http_body::Body for InPieces {
     }
 }
 
+/// Small answers of one HTTP/2 connection on their way, which a caller can leave unread for ever. There are very many, so one task
+/// looks after all of them. None: there is no task.
+#[derive(Default)]
+struct Small(Mutex<Option<Vec<Weak<Mutex<Flow>>>>>);
+
+impl Small {
+    fn look_after(self: &Arc<Self>, flow: &Arc<Mutex<Flow>>, line: Arc<Line>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.is_none() {
+            let small = self.clone();
+            tokio::spawn(async move {
+                while small.look(&line) {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            });
+        }
+        all.get_or_insert_default().push(Arc::downgrade(flow));
+    }
+
+    /// Gives up those that are not read; false if there are none left.
+    fn look(&self, line: &Line) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let goes_on = |flow: &Weak<Mutex<Flow>>| {
+            let Some(flow) = flow.upgrade() else { return false };
+            let mut flow = locked(&flow);
+            if flow.is_over() {
+                return false;
+            }
+            let is_unread = flow.is_unread(now);
+            if is_unread {
+                flow.give_up();
+                line.left_unread(true);
+            }
+            !is_unread
+        };
+        let flows = all.get_or_insert_default();
+        flows.retain(goes_on);
+        let some = !flows.is_empty();
+        if !some {
+            *all = None;
+        }
+        some
+    }
+}
+
 /// Looks after an answer until it is sent.
 async fn watch(flow: Weak<Mutex<Flow>>, line: Arc<Line>, can_go_on: bool, receiver: Option<Receiver>) {
     loop {
@@ -320,6 +380,36 @@ mod tests {
         });
         let (mut body, _, _) = answer(Body::from_stream(said), Version::HTTP_2);
         assert_eq!(next(&mut body).await.unwrap().unwrap().into_data().unwrap(), "an event");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_answers_that_nobody_reads_are_given_up_and_the_ninth_ends_the_connection() {
+        let small = |line: &Arc<Line>| {
+            let router = Router::new().fallback(async || "a few bytes");
+            let mut watched = Watched::new(router, line.clone());
+            async move {
+                let mut request = axum::http::Request::new(Body::empty());
+                *request.version_mut() = Version::HTTP_2;
+                watched.call(request).await.unwrap().into_body()
+            }
+        };
+        let line = test_line();
+        let mut read = small(&line).await;
+        let next = std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut read), cx));
+        assert_eq!(next.await.unwrap().unwrap().into_data().unwrap(), "a few bytes");
+        assert!(http_body::Body::is_end_stream(&read));
+        drop(read);
+        let mut held = vec![small(&line).await];
+        assert!(!line.is_idle());
+        tokio::time::sleep(PACE_TIME + 2 * LOOK_EVERY).await;
+        assert!(line.is_idle(), "one whose answers nobody reads makes room for others");
+        let over = tokio::time::timeout(Duration::from_secs(60), line.is_over(Duration::from_secs(600)));
+        over.await.unwrap_err();
+        for _ in 0..8 {
+            held.push(small(&line).await);
+        }
+        let over = tokio::time::timeout(Duration::from_secs(60), line.is_over(Duration::from_secs(600)));
+        assert!(over.await.unwrap().contains("did not read"));
     }
 
     #[tokio::test(start_paused = true)]

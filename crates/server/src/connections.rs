@@ -138,7 +138,7 @@ async fn answer(
         },
     };
     let stream = Stream { bytes: stream, line: line.clone() };
-    let service = TowerToHyperService::new(Watched { router, line: line.clone() });
+    let service = TowerToHyperService::new(Watched::new(router, line.clone()));
     let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut leaving = false;
     loop {

@@ -9,7 +9,7 @@ use landfall_core::{JournalSeq, TxId};
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
-use crate::show;
+use crate::show::{self, Addresses};
 
 /// So many transactions are remembered; beyond it, all are forgotten and looked up again.
 const MOST_KNOWN: usize = 20_000;
@@ -84,8 +84,8 @@ async fn standing(store: &dyn Store, tx: TxId, at: JournalSeq) -> Result<Option<
 }
 
 /// What is told of a row.
-pub(crate) fn data(row: &JournalRow, standing: Option<Standing>) -> Value {
-    let mut data = show::journal_row(row);
+pub(crate) fn data(row: &JournalRow, standing: Option<Standing>, addresses: Addresses) -> Value {
+    let mut data = show::journal_row(row, addresses);
     data["chainId"] = json!(row.lane.chain);
     data["signer"] = json!(row.lane.signer.to_string());
     if let Some(tx) = row.tx {
@@ -98,9 +98,10 @@ pub(crate) fn data(row: &JournalRow, standing: Option<Standing>) -> Value {
     data
 }
 
-/// The body of a webhook.
+/// The body of a webhook. It goes to somebody outside, who is not told where callers are.
 pub(crate) fn body(name: &str, row: &JournalRow, standing: Option<Standing>) -> String {
-    json!({ "type": name, "timestamp": show::time(row.at), "data": data(row, standing) }).to_string()
+    let data = data(row, standing, Addresses::Hidden);
+    json!({ "type": name, "timestamp": show::time(row.at), "data": data }).to_string()
 }
 
 /// The body of the event with this number; none if it is not there any more.

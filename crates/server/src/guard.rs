@@ -31,7 +31,7 @@ impl Guard {
     }
 
     /// Says no, and that it did.
-    fn refuse(&self, request: &Request, code: Code, detail: impl Into<String>) -> Response {
+    fn refuse(&self, request: &Request, code: Code, detail: impl std::fmt::Display) -> Response {
         let problem = Problem::new(code, detail);
         let mut caller = Caller::nobody();
         caller.address = intake::line(request).map(|line| line.peer().ip());

@@ -43,7 +43,7 @@ pub use metrics::Metrics;
 pub use observe::{Answered, Observer};
 pub use openapi::DOCUMENT as OPENAPI;
 pub use problem::{Code, Problem};
-pub use routes::make_api_key;
+pub use routes::{make_api_key, paths};
 pub use rpc::methods::METHODS as RPC_METHODS;
 pub use serve::{BindError, Parts, Server};
 pub use tls::TlsFiles;

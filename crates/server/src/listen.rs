@@ -103,7 +103,8 @@ impl Listener {
                     return None;
                 }
                 let name = row.entry.event().filter(|name| self.wanted.hears(row, name));
-                let heard = name.map(|name| Heard { seq: row.seq, name, data: event::data(row, standing) });
+                let data = || event::data(row, standing, self.wanted.caller.addresses());
+                let heard = name.map(|name| Heard { seq: row.seq, name, data: data() });
                 self.after = row.seq;
                 self.ready.pop_front();
                 if heard.is_some() {

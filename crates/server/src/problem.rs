@@ -1,5 +1,7 @@
 //! Failures as callers see them: RFC 9457 problems with a stable code. `docs/errors.md` has a line for each.
 
+use std::fmt;
+
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -114,6 +116,7 @@ codes! {
     Succeeded, "already_confirmed", CONFLICT, "The transaction was confirmed";
     NotOlder, "not_older", CONFLICT, "The store is not an older copy";
     InPool, "in_pool", CONFLICT, "Transactions that may be ours are in a node's pool";
+    OldHead, "old_head", CONFLICT, "The newest block that is seen is not of the present";
     NotHeld, "not_held", CONFLICT, "That session does not hold the lane";
     OwnerLives, "owner_lives", CONFLICT, "The lane's owner lives";
     NoLeases, "no_leases", CONFLICT, "This store has no leases";
@@ -155,15 +158,62 @@ pub struct Owner {
     pub address: Option<String>,
 }
 
+/// Bytes of a whole sentence, and of the words of a caller that an answer repeats: an answer must not be longer than its question.
+const SENTENCE: usize = 2_000;
+const REPEATED: usize = 200;
+
+/// The beginning of a sentence that may have a caller's words in it.
+pub(crate) fn sentence(text: impl fmt::Display) -> String {
+    Beginning::of(&text, SENTENCE)
+}
+
+/// The beginning of what a caller said.
+pub(crate) fn repeated(said: impl fmt::Display) -> String {
+    Beginning::of(&said, REPEATED)
+}
+
+/// The beginning of a caller's text, in quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    repeated(format_args!("{text:?}"))
+}
+
+/// A text that takes in no more than its limit. What is written stops there, so that what is long is not even made.
+struct Beginning {
+    text: String,
+    most: usize,
+}
+
+impl Beginning {
+    fn of(text: &dyn fmt::Display, most: usize) -> String {
+        let mut beginning = Self { text: String::new(), most };
+        if fmt::write(&mut beginning, format_args!("{text}")).is_err() {
+            beginning.text.push('…');
+        }
+        beginning.text
+    }
+}
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let left = self.most - self.text.len();
+        if more.len() <= left {
+            self.text.push_str(more);
+            return Ok(());
+        }
+        self.text.push_str(&more[..more.floor_char_boundary(left)]);
+        Err(fmt::Error)
+    }
+}
+
 impl Problem {
     #[must_use]
-    pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, owner: None, retry_after: None }
+    pub fn new(code: Code, detail: impl fmt::Display) -> Self {
+        Self { code, detail: sentence(detail), field: None, owner: None, retry_after: None }
     }
 
     #[must_use]
-    pub fn at(code: Code, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: Some(field.into()), owner: None, retry_after: None }
+    pub fn at(code: Code, field: impl fmt::Display, detail: impl fmt::Display) -> Self {
+        Self { field: Some(repeated(field)), ..Self::new(code, detail) }
     }
 
     /// The JSON of RFC 9457.
@@ -249,6 +299,7 @@ impl From<AcceptError> for Problem {
         let code = match error {
             AcceptError::Submit(error) => return error.into(),
             AcceptError::NotOlder => Code::NotOlder,
+            AcceptError::OldHead { .. } => Code::OldHead,
             AcceptError::InPool { .. } | AcceptError::PoolUnknown { .. } | AcceptError::Begun { .. } => {
                 Code::InPool
             }
@@ -326,5 +377,27 @@ impl From<Refused> for Problem {
             Refused::Unwritable(_) => (Code::Internal, "payload"),
         };
         Self::at(code, field, refused.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_repeats_no_more_than_the_beginning_of_what_a_caller_said() {
+        let long = "\u{7f}".repeat(1 << 20);
+        for problem in [
+            Problem::at(Code::BadAddress, &long, format_args!("{long:?} is not an address")),
+            Problem::new(Code::BadQuery, format!("?{long}= is not known")),
+            Problem::new(Code::BadValue, "ü".repeat(5_000)),
+        ] {
+            let body = problem.body().to_string();
+            assert!(body.len() < 3_000, "{} bytes", body.len());
+            assert!(problem.detail.ends_with('…'));
+        }
+        assert_eq!(quoted("a\n"), "\"a\\n\"");
+        assert!(quoted(&long).len() <= REPEATED + '…'.len_utf8());
+        assert_eq!(Problem::new(Code::Busy, "ü".repeat(1_000)).detail.len(), SENTENCE, "what fits is whole");
     }
 }

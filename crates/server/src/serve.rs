@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use landfall_core::Millis;
 use landfall_core::ports::audit::AuditLog;
 use landfall_core::ports::records::Records;
@@ -29,7 +29,7 @@ use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::rpc::{self, Answers, CallsKept, Keeper, Sockets, Underway};
 use crate::tail::Tail;
-use crate::tls::{Tls, TlsFiles};
+use crate::tls::{self, Tls, TlsFiles};
 use crate::webhooks::{Desk, Webhooks};
 
 /// How often it is looked what of the audit log may go.
@@ -179,7 +179,8 @@ impl Server {
                  (server.tls_certificate, server.tls_key), or let nothing but a proxy with TLS reach it"
             );
         }
-        let keeper = Arc::new(Keeper::new(handle.clone(), records.clone(), rpc.raw));
+        let chains = Arc::new(handle.clone());
+        let keeper = Arc::new(Keeper::new(chains, records.clone(), audit.clone(), metrics.clone(), rpc.raw));
         let calls_kept = Arc::new(CallsKept::new(handle.clone(), records.clone()));
         let sockets = Arc::new(Sockets::new());
         let app = App {
@@ -204,9 +205,14 @@ impl Server {
             observer,
         };
         let health = health.map(|(listener, address)| {
-            (listener, outermost(routes::health_router(app.clone()), address, Vec::new(), audit.clone()))
+            // What callers hold at the other door leaves room here.
+            let app = App { doors: Doors::new(&limits.for_health()), ..app.clone() };
+            (listener, outermost(routes::health_router(app), address, Vec::new(), audit.clone()))
         });
-        let router = outermost(routes::router(app), address, cors_origins, audit.clone());
+        let mut router = outermost(routes::router(app), address, cors_origins, audit.clone());
+        if tls.is_some() {
+            router = router.layer(map_response(tls::says_strict));
+        }
         Ok(Self {
             handle,
             tail,

@@ -20,9 +20,17 @@ pub(crate) fn time(at: Millis) -> Value {
     jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |time| json!(format!("{time:.3}")))
 }
 
-/// Who asked, as everybody may see it: the id and the name of the API key. The address is for administrators.
-pub(crate) fn by(origin: &Origin) -> Value {
-    without_nulls(json!({ "keyId": origin.key.as_deref(), "name": &*origin.name }))
+/// Whether the addresses that callers came from are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    Shown,
+    Hidden,
+}
+
+/// Who asked: the id and the name of the API key, and where it was used.
+fn by(origin: &Origin, addresses: Addresses) -> Value {
+    let address = origin.address.filter(|_| addresses == Addresses::Shown);
+    without_nulls(json!({ "keyId": origin.key.as_deref(), "name": &*origin.name, "address": address }))
 }
 
 /// Leaves out what is null, so that an absent thing is absent.
@@ -55,7 +63,7 @@ pub(crate) fn accepted_before(kept: &Kept) -> Value {
 }
 
 /// What stayed of a transaction whose history was removed.
-pub(crate) fn kept(kept: &Kept) -> Value {
+pub(crate) fn kept(kept: &Kept, addresses: Addresses) -> Value {
     without_nulls(json!({
         "txId": kept.id,
         "chainId": kept.lane.chain,
@@ -65,7 +73,7 @@ pub(crate) fn kept(kept: &Kept) -> Value {
         "nonce": kept.slot,
         "hash": kept.hash,
         "reason": kept.reason,
-        "submittedBy": kept.origin.as_deref().map(by),
+        "submittedBy": kept.origin.as_deref().map(|origin| by(origin, addresses)),
         "acceptedAt": time(kept.accepted_at),
         "updatedAt": time(kept.ended_at),
         "removed": true,
@@ -73,7 +81,7 @@ pub(crate) fn kept(kept: &Kept) -> Value {
 }
 
 /// A transaction as lists show it.
-pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
+pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>, addresses: Addresses) -> Value {
     let status = &tx.status;
     let shown = status.won.as_ref().map_or(tx.version(), |won| won.version);
     let shown = tx.payload_version(shown);
@@ -107,7 +115,7 @@ pub(crate) fn transaction(tx: &Transaction, view: Option<&ChainView>) -> Value {
         "wonVersion": status.won.as_ref().map(|won| won.version),
         "singleWitness": status.single_witness.then_some(true),
         "reason": status.reason,
-        "submittedBy": tx.request.origin.as_deref().map(by),
+        "submittedBy": tx.request.origin.as_deref().map(|origin| by(origin, addresses)),
         "acceptedAt": time(tx.request.accepted_at),
         "updatedAt": time(status.updated_at),
     }))
@@ -119,8 +127,9 @@ pub(crate) fn record(
     view: Option<&ChainView>,
     finality: Finality,
     stuck_reason: Option<String>,
+    addresses: Addresses,
 ) -> Value {
-    let mut value = transaction(&record.tx, view);
+    let mut value = transaction(&record.tx, view, addresses);
     if let Some(mined) = mined_version(record) {
         let shown = record.tx.payload_version(mined);
         value["payload"] = payload(record.tx.payload_of(shown));
@@ -298,7 +307,7 @@ fn tally(tally: &Tally) -> Value {
 }
 
 /// One line of a time line.
-pub(crate) fn journal_row(row: &JournalRow) -> Value {
+pub(crate) fn journal_row(row: &JournalRow, addresses: Addresses) -> Value {
     let mut map = Map::new();
     map.insert("seq".into(), json!(row.seq));
     map.insert("at".into(), time(row.at));
@@ -306,7 +315,7 @@ pub(crate) fn journal_row(row: &JournalRow) -> Value {
         map.insert("event".into(), json!(event));
     }
     if let Some(origin) = row.by.as_deref() {
-        map.insert("by".into(), by(origin));
+        map.insert("by".into(), by(origin, addresses));
     }
     if let Ok(Value::Object(entry)) = serde_json::to_value(&row.entry) {
         map.extend(entry);

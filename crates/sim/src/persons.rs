@@ -50,7 +50,12 @@ impl Persons {
     /// The first for which a nonce is shown was it; whoever is shown a nonce that is accounted for is another payment. What is not
     /// several wishes has landed, if the chain shows any content of it.
     async fn tell_apart(&mut self, world: &Arc<World>, nodes: &Arc<Nodes>, truth: &Truth, tx: &Transaction) {
-        let Some(slot) = tx.status.forgotten_as else { return };
+        let Some(slot) = tx.status.forgotten_as else {
+            // Each nonce is accounted for.
+            let wish = Content::read(&tx.request.payload.data).is_some_and(|content| truth.is_wish(content));
+            decide(world, nodes, tx, wish).await;
+            return;
+        };
         let shown = (tx.lane, slot);
         // What was taken back may land again.
         let Some(wire) = landed_at(world, shown) else { return };

@@ -171,8 +171,6 @@ planted! {
     OldestHasLanded = "oldest of several alike called landed", found by [TellsApart];
     /// A person's word that one has landed accounts for all that did the same.
     WordFreesOthers = "word on one that frees others", found by [LandsOnce];
-    /// All that do the same show the same nonce to a person.
-    OneNonceForAll = "one nonce shown for all alike", found by [LandsOnce];
     /// A word from before a store was accepted is about what may have landed.
     WordsFromBefore = "word from before that releases", found by [LandsOnce];
     /// A resume from before a lane was loaded is about everything that the chain has used since.
@@ -233,7 +231,6 @@ impl Planted {
             Self::LateForgotten => Some(PlantedInLane::LateForgotten),
             Self::OldestHasLanded => Some(PlantedInLane::OldestHasLanded),
             Self::WordFreesOthers => Some(PlantedInLane::WordFreesOthers),
-            Self::OneNonceForAll => Some(PlantedInLane::OneNonceForAll),
             Self::WordsFromBefore => Some(PlantedInLane::WordsFromBefore),
             Self::OldResumeMeansAll => Some(PlantedInLane::OldResumeMeansAll),
             Self::TakenBackForgotten => Some(PlantedInLane::TakenBackForgotten),
@@ -311,7 +308,6 @@ impl Planted {
             | Self::LateForgotten
             | Self::OldestHasLanded
             | Self::WordFreesOthers
-            | Self::OneNonceForAll
             | Self::WordsFromBefore
             | Self::TakenBackForgotten => Scenario::put_back(seed),
             Self::OldResumeMeansAll => Scenario {

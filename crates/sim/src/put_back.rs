@@ -12,7 +12,7 @@ use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, Reads};
 use landfall_core::request::{AskedFees, Options, Payload};
 use landfall_core::{LaneId, RequestId, TxHash, TxId, Wei};
-use landfall_engine::Submission;
+use landfall_engine::{Despite, Submission};
 use landfall_store::Memory;
 use landfall_store::memory::Snapshot;
 
@@ -302,7 +302,7 @@ async fn until_accepted(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Trut
     for _ in 0..20 {
         let handle = nodes.alive().first().and_then(|node| nodes.handle(*node));
         if let Some(handle) = handle
-            && handle.accept_store(true, None).await.is_ok()
+            && handle.accept_store(Despite::ALL, None).await.is_ok()
         {
             world.trace(format_args!("an operator accepts the store"));
             if early == 0 {

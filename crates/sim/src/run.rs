@@ -7,7 +7,7 @@ use std::time::Duration;
 use landfall_core::Millis;
 use landfall_core::ports::store::{CommandKind, Reads};
 use landfall_core::transaction::Whose;
-use landfall_engine::Wish;
+use landfall_engine::{Despite, Wish};
 use landfall_store::Memory;
 
 use crate::callers;
@@ -308,7 +308,7 @@ async fn accepted(world: &Arc<World>, nodes: &Arc<Nodes>, checkers: &Checkers) {
     }
     if let Some(handle) = nodes.alive().first().and_then(|node| nodes.handle(*node)) {
         world.trace(format_args!("an operator accepts the store"));
-        handle.accept_store(true, None).await.ok();
+        handle.accept_store(Despite::ALL, None).await.ok();
     }
     if early {
         tokio::time::sleep(Duration::from_secs(60)).await;

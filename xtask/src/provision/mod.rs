@@ -6,10 +6,10 @@
 
 mod anvil;
 mod clients;
+mod debian;
 mod postgres;
 mod pypi;
 mod standardwebhooks;
-mod systemd;
 mod typescript;
 mod valgrind;
 
@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
+pub(crate) use debian::Absent;
 
 /// A tool that runs, and the variable by which tests find it.
 pub(crate) struct Tool {
@@ -35,7 +36,6 @@ pub(crate) struct Tool {
 /// Everything the tests need.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
     let cache = workspace.cache();
-    systemd::provide();
     Ok(vec![
         anvil::provide(&cache)?,
         pypi::provide(&pypi::SCHEMATHESIS, &cache)?,
@@ -45,6 +45,11 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Tool>> {
         standardwebhooks::provide(&cache)?,
         postgres::provide()?,
     ])
+}
+
+/// Programs that a few tests want and can do without: those that are not here and could not be installed.
+pub(crate) fn absent() -> Vec<Absent> {
+    debian::provide()
 }
 
 /// What counts instructions. Not among all the others: only one suite needs it.

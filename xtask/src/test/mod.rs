@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::provision::{self, Tool};
+use crate::provision::{self, Absent, Tool};
 use crate::workspace::Workspace;
 use crate::{clock, counts};
 use report::{Outcome, Row};
@@ -45,6 +45,8 @@ fn rows(workspace: &Workspace, all: bool, filters: &[String]) -> Result<Vec<Row>
         println!("{} = {} ({}{started})", tool.variable, tool.value.display(), tool.version);
     }
     rows.push(Row::step("tools", time));
+    let on_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    rows.extend(provision::absent().into_iter().map(|absent| without(absent, on_ci)));
 
     let runner = if nextest::present() {
         heading("build");
@@ -188,6 +190,12 @@ fn judge(suite: &Suite, succeeded: bool, tally: Option<Tally>, expected: Option<
     Row::new(suite.name, Tally { failed, ..tally }, outcome).within(suite.budget)
 }
 
+/// A program that is not here leaves something unchecked. CI may not do so.
+fn without(Absent { name, sentence }: Absent, on_ci: bool) -> Row {
+    eprintln!("{name}: {sentence}");
+    if on_ci { Row::problem(name, 1, sentence) } else { Row::not_run(name, sentence) }
+}
+
 fn absent(suite: &Suite, why: &str) -> Row {
     println!("ABSENT: {why}; nothing was run for `{}`", suite.name);
     Row::not_run(suite.name, format!("ABSENT: {why}"))
@@ -218,6 +226,14 @@ mod tests {
         assert_eq!(judged(true, Some((4, 0, 0)), Some(5)), (1, false));
         assert_eq!(judged(false, Some((5, 0, 0)), Some(5)), (1, false));
         assert_eq!(judged(false, None, Some(5)), (1, false));
+    }
+
+    #[test]
+    fn a_program_that_is_not_here_is_named_in_the_table_and_fails_a_run_of_ci() {
+        let absent = || Absent { name: "a-program", sentence: "it was NOT checked".to_owned() };
+        let (here, on_ci) = (without(absent(), false), without(absent(), true));
+        assert_eq!((here.name.as_str(), here.tally.failed, here.is_good()), ("a-program", 0, true));
+        assert_eq!((on_ci.tally.failed, on_ci.is_good()), (1, false));
     }
 
     #[test]

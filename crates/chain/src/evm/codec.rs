@@ -15,7 +15,7 @@ use landfall_core::fees::Fees;
 use landfall_core::ports::chain::{Codec, SignedTx};
 use landfall_core::ports::signer::{Preimage, Signature};
 use landfall_core::request::Authorization;
-use landfall_core::{Account, ChainId, Slot, TxHash, Wei};
+use landfall_core::{Account, ChainId, Gas, Slot, TxHash, Wei};
 
 /// The codec of every EVM chain; the chain id comes with the draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,8 @@ impl Codec for EvmCodec {
         // What it will pay is known when it is in a block; until then nodes show the most.
         shown["gasPrice"] = serde_json::json!(format!("{:#x}", tx.max_fee_per_gas()));
         let (chain, slot) = (tx.chain_id().map(ChainId), Slot(tx.nonce()));
-        let most = Wei(most(&tx));
-        Ok(SignedTx { hash: TxHash(*tx.tx_hash()), from: Account(from), slot, chain, most, shown })
+        let (gas, most) = (Gas(tx.gas_limit()), Wei(most(&tx)));
+        Ok(SignedTx { hash: TxHash(*tx.tx_hash()), from: Account(from), slot, chain, gas, most, shown })
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Account> {

@@ -1,8 +1,15 @@
 //! How many transactions, how much money and what code accounts have at one block, each in one batch.
+//!
+//! Counts and balances of accounts for which two endpoints were not heard lately are asked of a second one as well, where one is up, and
+//! the higher answer is taken: a count that is too low hides what a newer copy of the store has sent, and a balance that is too low ends
+//! transactions. What is too high only makes a lane wait, or a node refuse.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use alloy_primitives::Bytes;
+use alloy_primitives::{Bytes, U256};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use landfall_core::ports::chain::Error;
@@ -10,6 +17,7 @@ use landfall_core::view::BlockRef;
 use landfall_core::{Account, Slot, Wei};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::health::Standing;
@@ -22,10 +30,100 @@ use super::wire::{Quantity, hex};
 /// How many endpoints must agree on a first count.
 const WITNESSES: usize = 2;
 
+/// How long the word of two about an account holds.
+const AGREED_FOR: Duration = Duration::from_secs(60);
+/// After this time a second endpoint that said nothing is asked again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How long a second word is waited for.
+const SECOND_WAIT: Duration = Duration::from_secs(1);
+
+/// Until when no second word is needed, for each account that was asked about.
+#[derive(Default)]
+pub(super) struct Heard(Mutex<BTreeMap<Account, Instant>>);
+
+impl Heard {
+    /// Those for which a second word is due.
+    fn due(&self, accounts: &[Account], now: Instant) -> Vec<usize> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |account| heard.get(account).is_none_or(|until| *until <= now);
+        (0..).zip(accounts).filter(|(_, account)| is_due(account)).map(|(place, _)| place).collect()
+    }
+
+    fn note(&self, accounts: impl IntoIterator<Item = Account>, until: Instant, now: Instant) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.retain(|_, until| *until > now);
+        heard.extend(accounts.into_iter().map(|account| (account, until)));
+    }
+}
+
 pub(super) async fn at(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Slot>, Error> {
-    let counts: Vec<Quantity> =
-        ask_all(pool, "count transactions", "eth_getTransactionCount", accounts, block).await?;
-    Ok(counts.into_iter().map(|count| Slot(count.as_u64())).collect())
+    let doing = ("count transactions", "eth_getTransactionCount");
+    let counts = higher(pool, doing, &pool.heard_counts, accounts, block).await?;
+    Ok(counts.into_iter().map(|count| Slot(count.saturating_to())).collect())
+}
+
+/// The higher of two endpoints' answers, where a second word is due and one is up.
+async fn higher(
+    pool: &Pool,
+    (doing, method): (&'static str, &'static str),
+    heard: &Heard,
+    accounts: &[Account],
+    block: BlockRef,
+) -> Result<Vec<U256>, Error> {
+    if accounts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (by, first) = pool
+        .first(doing, |endpoint| async move {
+            let answers: Vec<Quantity> = ask(&endpoint, method, accounts, block).await?;
+            Ok((endpoint, answers))
+        })
+        .await?;
+    let mut first: Vec<U256> = first.into_iter().map(|quantity| quantity.as_wei().0).collect();
+    let now = Instant::now();
+    let due = if pool.all().len() < WITNESSES { Vec::new() } else { heard.due(accounts, now) };
+    if due.is_empty() {
+        return Ok(first);
+    }
+    let asked: Vec<Account> = due.iter().filter_map(|place| accounts.get(*place).copied()).collect();
+    let second = tokio::time::timeout(SECOND_WAIT, second(pool, &by, method, &asked, block)).await;
+    let Some(answered) = second.ok().flatten() else {
+        heard.note(asked, now + ASKED_AGAIN_AFTER, now);
+        return Ok(first);
+    };
+    let mut alike = Vec::new();
+    for ((place, account), said) in due.into_iter().zip(asked).zip(answered) {
+        let Some(known) = first.get_mut(place) else { continue };
+        // While they differ both are asked each time.
+        if *known == said.as_wei().0 {
+            alike.push(account);
+        }
+        *known = (*known).max(said.as_wei().0);
+    }
+    heard.note(alike, now + AGREED_FOR, now);
+    Ok(first)
+}
+
+/// The answers of another endpoint that is up and has the block.
+async fn second(
+    pool: &Pool,
+    by: &Arc<Endpoint>,
+    method: &'static str,
+    accounts: &[Account],
+    block: BlockRef,
+) -> Option<Vec<Quantity>> {
+    for endpoint in pool.by_health() {
+        if Arc::ptr_eq(&endpoint, by) || endpoint.standing() != Standing::Ready || pool.lags(&endpoint) {
+            continue;
+        }
+        if endpoint.vet().await.is_err() {
+            continue;
+        }
+        if let Ok(answers) = ask::<Quantity>(&endpoint, method, accounts, block).await {
+            return Some(answers);
+        }
+    }
+    None
 }
 
 /// Whether two endpoints say these counts. Asked of their newest blocks: one that is a block behind mostly knows the same count, and
@@ -53,8 +151,9 @@ pub(super) async fn agreed(pool: &Pool, counts: &[(Account, Slot)]) -> Vec<bool>
 }
 
 pub(super) async fn balances(pool: &Pool, accounts: &[Account], block: BlockRef) -> Result<Vec<Wei>, Error> {
-    let balances: Vec<Quantity> = ask_all(pool, "read balances", "eth_getBalance", accounts, block).await?;
-    Ok(balances.into_iter().map(Quantity::as_wei).collect())
+    let doing = ("read balances", "eth_getBalance");
+    let balances = higher(pool, doing, &pool.heard_balances, accounts, block).await?;
+    Ok(balances.into_iter().map(Wei).collect())
 }
 
 /// What delegated code begins with (EIP-7702).

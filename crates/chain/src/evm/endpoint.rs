@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_json_rpc::{ErrorPayload, Id, Request, RequestPacket, Response, ResponsePacket, ResponsePayload};
-use landfall_core::ChainId;
 use landfall_core::outcome::SendOutcome;
 use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::clock::Clock;
+use landfall_core::view::PRESENT;
+use landfall_core::{ChainId, Millis};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ use super::name::Name;
 use super::outbox::Outbox;
 use super::pace::Pace;
 use super::planted::{self, Planted};
-use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
+use super::rpc::{Answer, Ask, Failure, NodeError, error_data, read_some};
 use super::transport::Link;
 use super::wire::Quantity;
 use super::witness::Shown;
@@ -90,6 +91,11 @@ impl Endpoint {
     /// The table that this endpoint's texts are judged by.
     pub(crate) fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// A head of this time is not of the present.
+    pub(super) fn is_past(&self, time: Millis) -> bool {
+        time.after(PRESENT) < self.clock.now()
     }
 
     /// Asks one question.
@@ -194,7 +200,7 @@ impl Endpoint {
             verdict @ (Verdict::Outcome(_) | Verdict::Unknown) => Failure::Refused(NodeError {
                 code: error.code,
                 message: text,
-                data: error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok()),
+                data: error.data.as_deref().and_then(error_data),
                 verdict,
             }),
         }

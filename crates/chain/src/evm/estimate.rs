@@ -1,5 +1,5 @@
 //! How much gas calls need, or why they cannot be done; one batch for all. That they cannot is said by an endpoint that has seen
-//! the newest block, and by no other.
+//! the newest block, and borne out by a second one where one is up: a node alone ends no transaction by a lie.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,58 +13,117 @@ use serde_json::{Value, json};
 
 use super::classify::Verdict;
 use super::endpoint::Endpoint;
+use super::health::Standing;
 use super::pool::Pool;
 use super::revert;
 use super::rpc::{Answer, Ask, Failure, NodeError, read_some};
 use super::wire::{Quantity, hex};
+
+/// How many endpoints must say no.
+const WITNESSES: usize = 2;
 
 type Estimate = Result<Gas, EstimateFailure>;
 
 /// A gas allowance from here on is the node's own limit, not what the account can pay for.
 const NODE_ALLOWANCE: u64 = 10_000_000;
 
-/// Asks one endpoint after the other for those calls that no endpoint has given a verdict on yet.
+/// Words of endpoints on one call.
+#[derive(Default)]
+struct Words {
+    yes: Option<Gas>,
+    /// A no of an endpoint that has seen the newest block.
+    no: Option<EstimateFailure>,
+    /// How many said no, also of those that are behind.
+    nos: usize,
+    /// An endpoint that is up gave no answer this time.
+    lost: bool,
+    /// Why there is no verdict.
+    why: Option<String>,
+}
+
+/// Asks one endpoint after the other for those calls that there is no verdict on yet. A no ends a transaction: it needs two.
 pub(super) async fn all(pool: &Pool, calls: &[Call]) -> Vec<Estimate> {
-    let mut estimates: Vec<Option<Estimate>> = vec![None; calls.len()];
+    let mut words: Vec<Words> = calls.iter().map(|_| Words::default()).collect();
     let mut why: Vec<(Arc<Endpoint>, Failure)> = Vec::new();
     for endpoint in pool.by_health() {
-        let open: Vec<usize> = (0..calls.len()).filter(|&index| is_open(estimates.get(index))).collect();
+        let (asked, open): (Vec<&Call>, Vec<&mut Words>) =
+            calls.iter().zip(&mut words).filter(|(_, words)| words.is_open()).unzip();
         if open.is_empty() {
             break;
         }
-        if let Err(failure) = endpoint.vet().await {
-            why.push((endpoint, failure));
-            continue;
-        }
-        let asked: Vec<&Call> = open.iter().filter_map(|&index| calls.get(index)).collect();
-        for (index, answer) in open.iter().zip(ask(&endpoint, &asked).await) {
-            if let Some(slot) = estimates.get_mut(*index) {
-                let own = calls.get(*index).and_then(own_authorization).map_or(0, |_| AUTHORIZATION_GAS);
-                let estimate = judge(answer).map(|gas| Gas(gas.0.saturating_add(own)));
-                *slot =
-                    Some(estimate.map_err(|no| if pool.is_behind(&endpoint) { no_verdict(no) } else { no }));
+        let answers = match endpoint.vet().await {
+            Ok(()) => ask(&endpoint, &asked).await,
+            Err(failure) => {
+                let is_lost = matches!(failure, Failure::Lost(_)) && is_up(&endpoint);
+                open.into_iter().for_each(|words| words.lost |= is_lost);
+                why.push((endpoint, failure));
+                continue;
             }
+        };
+        for ((call, words), answer) in asked.into_iter().zip(open).zip(answers) {
+            words.lost |= matches!(answer, Err(Failure::Lost(_))) && is_up(&endpoint);
+            let own = own_authorization(call).map_or(0, |_| AUTHORIZATION_GAS);
+            let estimate = judge(answer).map(|gas| Gas(gas.0.saturating_add(own)));
+            words.take(estimate, pool.is_behind(&endpoint), pool.lags(&endpoint));
         }
     }
     let text = pool.none("estimate gas", &why).to_string();
-    estimates
-        .into_iter()
-        .map(|estimate| estimate.unwrap_or_else(|| Err(EstimateFailure::Unavailable { text: text.clone() })))
-        .collect()
+    words.into_iter().map(|words| words.verdict(&text)).collect()
 }
 
-/// A no ends a transaction: an endpoint that has not seen the newest block cannot say it.
-fn no_verdict(failure: EstimateFailure) -> EstimateFailure {
+/// It is asked again for what it did not answer.
+fn is_up(endpoint: &Endpoint) -> bool {
+    endpoint.standing() != Standing::Resting
+}
+
+impl Words {
+    fn is_open(&self) -> bool {
+        self.yes.is_none() && (self.no.is_none() || self.nos < WITNESSES)
+    }
+
+    fn take(&mut self, estimate: Estimate, is_behind: bool, lags: bool) {
+        match estimate {
+            // It may not know what the other one said no to.
+            Ok(_) if self.no.is_some() && lags => {}
+            Ok(gas) => self.yes = Some(gas),
+            Err(EstimateFailure::Unavailable { text }) => self.why = Some(text),
+            Err(no) => {
+                self.nos += 1;
+                let waits = matches!(no, EstimateFailure::InsufficientFunds { .. });
+                if self.no.is_some() {
+                    // Of two that differ, the one that ends nothing.
+                    self.no = self.no.take().map(|first| if waits { no } else { first });
+                } else if is_behind {
+                    self.why = Some(format!("{} (by an endpoint that is behind)", text_of(&no)));
+                } else {
+                    self.no = Some(no);
+                }
+            }
+        }
+    }
+
+    /// One no is enough only where no other endpoint is up.
+    fn verdict(self, nobody: &str) -> Estimate {
+        match (self.yes, self.no) {
+            (Some(gas), _) => Ok(gas),
+            (None, Some(no)) if self.nos < WITNESSES && self.lost => {
+                let text = format!("{} (by one endpoint, and another gave no answer)", text_of(&no));
+                Err(EstimateFailure::Unavailable { text })
+            }
+            (None, Some(no)) => Err(no),
+            (None, None) => {
+                Err(EstimateFailure::Unavailable { text: self.why.unwrap_or_else(|| nobody.to_owned()) })
+            }
+        }
+    }
+}
+
+fn text_of(failure: &EstimateFailure) -> &str {
     let (EstimateFailure::Reverted { reason: text }
     | EstimateFailure::InsufficientFunds { text }
     | EstimateFailure::Invalid { text }
     | EstimateFailure::Unavailable { text }) = failure;
-    EstimateFailure::Unavailable { text: format!("{text} (by an endpoint that is behind)") }
-}
-
-/// No endpoint has given a verdict.
-fn is_open(estimate: Option<&Option<Estimate>>) -> bool {
-    matches!(estimate, Some(None | Some(Err(EstimateFailure::Unavailable { .. }))))
+    text
 }
 
 /// On top of what is pending; on top of the head where the endpoint has no pending block.

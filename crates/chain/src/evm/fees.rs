@@ -1,16 +1,20 @@
 //! What the chain asks now: the next block's base fee, and the tips that recent blocks took.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use landfall_core::Price;
 use landfall_core::fees::FeeQuote;
 use landfall_core::ports::chain::Error;
-use landfall_core::view::Block;
+use landfall_core::view::{Block, BlockRef};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::config::Pricing;
 use super::data_fee;
 use super::endpoint::Endpoint;
+use super::health::Standing;
 use super::pool::Pool;
 use super::rpc::{Ask, Failure};
 use super::wire::{Quantity, RawFeeHistory, hex};
@@ -22,16 +26,88 @@ const PERCENTILES: [u8; 3] = [10, 50, 90];
 /// The most that is offered where nothing is known of the market.
 const BLIND_TIP: Price = Price(1_000_000_000);
 
+/// So much above what two endpoints asked for lately, a price needs a second word again: a quarter.
+const SOME: u128 = 4;
+/// How long the word of two holds.
+const AGREED_FOR: Duration = Duration::from_secs(60);
+/// How long a second word is waited for.
+const SECOND_WAIT: Duration = Duration::from_secs(1);
+
+/// The price that two endpoints asked for last, and when. Kept, so that a second one is not asked at every block.
+#[derive(Default)]
+pub(super) struct Agreed(Mutex<Option<(FeeQuote, Instant)>>);
+
+impl Agreed {
+    /// It is not much above what two asked for lately.
+    fn bears_out(&self, quote: &FeeQuote, now: Instant) -> bool {
+        let agreed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let near = |price: Price, known: Price| price.0 <= known.0.saturating_add(known.0 / SOME);
+        agreed.as_ref().is_some_and(|(known, at)| {
+            now.saturating_duration_since(*at) < AGREED_FOR
+                && near(quote.base_fee.unwrap_or_default(), known.base_fee.unwrap_or_default())
+                && near(quote.slow, known.slow)
+                && near(quote.normal, known.normal)
+                && near(quote.fast, known.fast)
+        })
+    }
+
+    fn note(&self, quote: FeeQuote, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((quote, now));
+    }
+}
+
 pub(super) async fn quote(pool: &Pool, head: Block, pricing: &Pricing) -> Result<FeeQuote, Error> {
-    pool.first("read fees", |endpoint| async move {
-        let asked = match head.base_fee.filter(|_| pricing.dynamic) {
-            Some(base) => dynamic(&endpoint, head, base, pricing).await?,
-            None => legacy(&endpoint).await?,
-        };
-        let quote = at_least(asked, pricing);
-        Ok(FeeQuote { data_fee: data_fee::bound(&endpoint, pricing.data_fee).await?, ..quote })
-    })
-    .await
+    let (by, first) = pool
+        .first("read fees", |endpoint| async move {
+            let asked = of_one(&endpoint, head, pricing).await?;
+            let data_fee = data_fee::bound(&endpoint, pricing.data_fee).await?;
+            Ok((endpoint, FeeQuote { data_fee, ..asked }))
+        })
+        .await?;
+    Ok(at_least(lower(pool, &by, first, head, pricing).await, pricing))
+}
+
+async fn of_one(endpoint: &Endpoint, head: Block, pricing: &Pricing) -> Result<FeeQuote, Failure> {
+    match head.base_fee.filter(|_| pricing.dynamic) {
+        Some(base) => dynamic(endpoint, head, base, pricing).await,
+        None => legacy(endpoint).await,
+    }
+}
+
+/// The lower of two endpoints' prices, where two are up: what one alone asks for could be paid in full.
+async fn lower(pool: &Pool, by: &Arc<Endpoint>, first: FeeQuote, head: Block, pricing: &Pricing) -> FeeQuote {
+    if pool.all().len() < 2 || first.fast == Price(0) || pool.agreed_fees.bears_out(&first, Instant::now()) {
+        return first;
+    }
+    let asking = async {
+        for endpoint in pool.by_health() {
+            if Arc::ptr_eq(&endpoint, by) || endpoint.standing() != Standing::Ready || pool.lags(&endpoint) {
+                continue;
+            }
+            // A little behind will do: tips are those of many blocks.
+            let number = endpoint.head().map_or(head.at.number, |own| own.min(head.at.number));
+            let head = Block { at: BlockRef { number, ..head.at }, ..head };
+            let second = match endpoint.vet().await {
+                Ok(()) => of_one(&endpoint, head, pricing).await,
+                Err(failure) => Err(failure),
+            };
+            if let Ok(second) = second {
+                return Some(second);
+            }
+        }
+        None
+    };
+    let Ok(Some(second)) = tokio::time::timeout(SECOND_WAIT, asking).await else { return first };
+    let quote = FeeQuote {
+        // Where one price is all that is offered (types 0 and 1), the base fee is paid in full as well.
+        base_fee: first.base_fee.map(|base| second.base_fee.map_or(base, |other| base.min(other))),
+        slow: first.slow.min(second.slow),
+        normal: first.normal.min(second.normal),
+        fast: first.fast.min(second.fast),
+        ..first
+    };
+    pool.agreed_fees.note(quote, Instant::now());
+    quote
 }
 
 /// One price for all: a node without base fees tells no more.

@@ -3,12 +3,17 @@
 //! The head is asked of every usable endpoint at once: the freshest answer counts, and every answer tells how far its
 //! endpoint lags. A head seen once is not taken back for an older one just because another endpoint answered; only
 //! the endpoint that showed it may (a reorganisation), or time (the chain was restarted and that endpoint is gone).
+//!
+//! A head is one only if the blocks below it are there. Whoever follows the chain asks for them by hash; what nobody can show is held
+//! against the endpoint that showed the head. After some such heads in a row its word is set aside for a while.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use alloy_primitives::B256;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use landfall_core::ports::chain::{BlockAt, Error};
@@ -31,6 +36,10 @@ use super::wire::{RawBlock, hex};
 
 /// A subscription that says nothing for this many polling intervals is not waited for any longer.
 const PATIENCE: u32 = 10;
+/// How long it is waited for the block below a head that did not count before.
+const TRIAL: Duration = Duration::from_secs(1);
+/// So many blocks are remembered that must be there.
+const MOST_CLAIMS: usize = 1_024;
 /// How long to wait before a lost subscription is asked for again.
 const RESUBSCRIBE: Duration = Duration::from_secs(2);
 
@@ -42,6 +51,7 @@ pub(super) struct Heads {
     newest: Mutex<Option<Seen>>,
     newest_safe: Mutex<Option<Seen>>,
     newest_finalized: Mutex<Option<Seen>>,
+    claims: Mutex<Option<Claims>>,
     news: Arc<News>,
     /// The tasks that listen to subscriptions; they end with this.
     listeners: Mutex<Option<JoinSet<()>>>,
@@ -53,6 +63,24 @@ struct Seen {
     number: u64,
     endpoint: usize,
     at: Instant,
+}
+
+/// The blocks that must be there if what endpoints have shown below the last head is true.
+struct Claims {
+    /// The endpoint that gave the last head.
+    endpoint: usize,
+    head: u64,
+    blocks: HashMap<B256, Claim>,
+    /// One of them is not there.
+    broken: bool,
+}
+
+/// A block that must be there.
+#[derive(Clone, Copy)]
+struct Claim {
+    number: u64,
+    /// The endpoint that named it, with a block above it.
+    by: usize,
 }
 
 /// Woken by subscriptions.
@@ -73,6 +101,7 @@ impl Heads {
             newest: Mutex::new(None),
             newest_safe: Mutex::new(None),
             newest_finalized: Mutex::new(None),
+            claims: Mutex::new(None),
             news: Arc::default(),
             listeners: Mutex::new(None),
         }
@@ -85,16 +114,35 @@ impl Heads {
         }
     }
 
-    /// One block, asked of one endpoint after the other until one knows it.
     async fn find(&self, at: BlockAt) -> Result<Option<Block>, Error> {
+        let claimed = match at {
+            BlockAt::Hash(hash) => {
+                lock(&self.claims).as_ref().and_then(|claims| claims.blocks.get(&hash).copied())
+            }
+            BlockAt::Latest | BlockAt::Safe | BlockAt::Finalized | BlockAt::Number(_) => None,
+        };
+        let found = self.search(at, claimed.map(|claim| claim.number)).await?;
+        if let Some(claim) = claimed {
+            self.compare(claim, found.as_ref());
+        }
+        Ok(found.map(|(_, block)| block))
+    }
+
+    /// One block, with this number if one is given, asked of one endpoint after the other until one knows it. With it comes the place of
+    /// that endpoint.
+    async fn search(&self, at: BlockAt, number: Option<u64>) -> Result<Option<(usize, Block)>, Error> {
         let mut rounds = self.pool.rounds();
         let mut anyone_answered = false;
         loop {
             let mut failures = Vec::new();
             for endpoint in self.pool.by_health() {
+                let Some(place) = self.pool.place(&endpoint) else { continue };
                 match one(&endpoint, at).await {
-                    Ok(Some(block)) if self.is_news(&endpoint, at, block.at.number) => {
-                        return Ok(Some(block));
+                    Ok(Some(block)) if number.is_some_and(|number| block.at.number != number) => {
+                        anyone_answered = true;
+                    }
+                    Ok(Some(block)) if self.is_news(place, at, block.at.number) => {
+                        return Ok(Some((place, block)));
                     }
                     // Another endpoint has shown a newer one: this one is behind.
                     Ok(Some(_)) => anyone_answered = true,
@@ -113,14 +161,13 @@ impl Heads {
     }
 
     /// A tag never goes back to an older block just because another endpoint answered.
-    fn is_news(&self, endpoint: &Arc<Endpoint>, at: BlockAt, number: u64) -> bool {
+    fn is_news(&self, place: usize, at: BlockAt, number: u64) -> bool {
         let newest = match at {
             BlockAt::Safe => &self.newest_safe,
             BlockAt::Finalized => &self.newest_finalized,
             BlockAt::Latest | BlockAt::Number(_) | BlockAt::Hash(_) => return true,
         };
-        let position = self.pool.all().iter().position(|other| Arc::ptr_eq(other, endpoint));
-        position.is_some_and(|position| self.accept(newest, position, number).is_ok())
+        (!self.pool.is_aside(place) && self.accept(newest, place, number).is_ok())
             || planted::has(Planted::OlderTagTaken)
     }
 
@@ -146,20 +193,24 @@ impl Heads {
         let usable = self.pool.by_health();
         let all = self.pool.all();
         let several = all.len() > 1;
-        let position = |endpoint: &Arc<Endpoint>| all.iter().position(|other| Arc::ptr_eq(other, endpoint));
         // Tasks of their own: a slow endpoint's answer still tells how far it lags.
         let mut looking: FuturesUnordered<JoinHandle<Look>> = usable
             .into_iter()
-            .filter_map(|endpoint| position(&endpoint).map(|index| (index, endpoint)))
+            .filter_map(|endpoint| self.pool.place(&endpoint).map(|index| (index, endpoint)))
             .map(|(index, endpoint)| tokio::spawn(async move { (index, look(&endpoint, several).await) }))
             .collect();
         let last = lock(&self.newest).map(|seen| seen.endpoint);
+        // Among equals the endpoint that gave the last head, so that two forks do not take turns.
+        let rank = |at: usize, block: &Block| (block.at.number, Some(at) == last, Reverse(at));
         let mut best: Option<(usize, Block)> = None;
         while let Some(answer) = self.next(&mut looking, best.is_some()).await {
             match answer {
+                (index, Ok(block)) if !self.counts(index, &block).await => {
+                    let text = self.pool.with_doubt(index, |doubt| doubt.trouble().map(str::to_owned));
+                    let failure = Failure::Unreadable(text.flatten().unwrap_or_default());
+                    failures.extend(all.get(index).map(|e| (Arc::clone(e), failure)));
+                }
                 (index, Ok(block)) => {
-                    // Among equals the endpoint that gave the last head, so that two forks do not take turns.
-                    let rank = |at: usize, block: &Block| (block.at.number, Some(at) == last, Reverse(at));
                     if best.as_ref().is_none_or(|(at, known)| rank(index, &block) > rank(*at, known)) {
                         best = Some((index, block));
                     }
@@ -171,12 +222,66 @@ impl Heads {
             return Err(self.pool.none(DOING, failures));
         };
         match self.accept(&self.newest, index, block.at.number) {
-            Ok(()) => Ok(block),
+            Ok(()) => {
+                self.claim(index, &block);
+                Ok(block)
+            }
             Err(_) if planted::has(Planted::OlderHeadTaken) => Ok(block),
             Err(known) => {
                 let text = format!("block {known} was seen, the best answer now is {}", block.at.number);
                 Err(Error::Unreachable { chain: self.pool.chain(), doing: DOING, text })
             }
+        }
+    }
+
+    /// Whether an endpoint's head counts. One that was set aside for long enough is looked at again: the block below it must be there.
+    async fn counts(&self, index: usize, head: &Block) -> bool {
+        if self.pool.with_doubt(index, |doubt| doubt.is_on_trial(Instant::now())) == Some(true) {
+            let number = head.at.number.checked_sub(1);
+            let below = self.search(BlockAt::Hash(head.parent), number);
+            match tokio::time::timeout(TRIAL, below).await {
+                Ok(Ok(Some(_))) => self.pool.acquit(index),
+                Ok(_) | Err(_) => {
+                    self.pool.doubt(index, head.at.number);
+                }
+            }
+        }
+        !self.pool.is_aside(index)
+    }
+
+    /// A head is handed on: it, and the block below it, must be there.
+    fn claim(&self, endpoint: usize, head: &Block) {
+        let mut claims = lock(&self.claims);
+        let known = claims.take().filter(|claims| claims.endpoint == endpoint);
+        if known.as_ref().is_some_and(|claims| !claims.broken) {
+            // Whoever was given its last head did not look in vain.
+            self.pool.followed(endpoint);
+        }
+        let known = known.map(|claims| claims.blocks).filter(|blocks| blocks.len() < MOST_CLAIMS);
+        let mut blocks = known.unwrap_or_default();
+        blocks.insert(head.at.hash, Claim { number: head.at.number, by: endpoint });
+        let below = head.at.number.checked_sub(1).map(|number| Claim { number, by: endpoint });
+        blocks.extend(below.map(|below| (head.parent, below)));
+        *claims = Some(Claims { endpoint, head: head.at.number, blocks, broken: false });
+    }
+
+    /// A block that must be there was asked for, and this was found.
+    fn compare(&self, claim: Claim, found: Option<&(usize, Block)>) {
+        let mut guard = lock(&self.claims);
+        let Some(claims) = guard.as_mut() else { return };
+        if let Some((by, block)) = found {
+            let below = block.at.number.checked_sub(1).map(|number| Claim { number, by: *by });
+            claims.blocks.extend(below.map(|below| (block.parent, below)));
+            return;
+        }
+        if std::mem::replace(&mut claims.broken, true) || !self.pool.doubt(claim.by, claims.head) {
+            return;
+        }
+        *guard = None;
+        // Nothing that it has shown forbids others to show less.
+        for newest in [&self.newest, &self.newest_safe, &self.newest_finalized] {
+            let mut newest = lock(newest);
+            *newest = newest.filter(|seen| seen.endpoint != claim.by);
         }
     }
 
@@ -297,8 +402,28 @@ async fn ask_head(endpoint: &Endpoint, is_one_of_several: bool) -> Result<Block,
     let block = one(endpoint, BlockAt::Latest)
         .await?
         .ok_or_else(|| Failure::Unreadable("it has no latest block".to_owned()))?;
+    if endpoint.is_past(block.timestamp) {
+        in_sync(endpoint, block.at.number).await?;
+    }
     endpoint.saw_head(block.at.number);
     Ok(block)
+}
+
+/// A head that is not of the present: the chain stands still, or this node has to catch up and says so. What it shows until then is the past.
+async fn in_sync(endpoint: &Endpoint, head: u64) -> Result<(), Failure> {
+    let highest = match endpoint.ask_for::<Value>(&Ask::new("eth_syncing", json!([]))).await {
+        Ok(Value::Object(progress)) => {
+            progress.get("highestBlock").and_then(Value::as_str).map(str::to_owned)
+        }
+        // In sync, or a node that does not know the method.
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    let highest = highest.and_then(|hex| u64::from_str_radix(hex.trim_start_matches("0x"), 16).ok());
+    let of = highest.map_or(String::new(), |highest| format!(" of {highest}"));
+    let text = format!("it is syncing: it shows block {head}{of}");
+    let failure = Failure::TurnedAway { trouble: Trouble::Syncing, code: None, text, wait: None };
+    endpoint.note_failure(&failure);
+    Err(failure)
 }
 
 /// Whether a block lies below a head, as an endpoint says that has the head.
@@ -348,6 +473,17 @@ pub(super) async fn one(endpoint: &Endpoint, at: BlockAt) -> Result<Option<Block
         Err(failure) => return Err(failure),
     };
     let block = read::<RawBlock>(method, &raw)?.map(|block| block.read()).transpose()?;
+    let is_other = |block: &Block| match at {
+        BlockAt::Latest | BlockAt::Safe | BlockAt::Finalized => false,
+        BlockAt::Number(number) => block.at.number != number,
+        BlockAt::Hash(hash) => block.at.hash != hash,
+    };
+    if let Some(other) = block.as_ref().filter(|block| is_other(block)) {
+        let BlockRef { number, hash } = other.at;
+        return Err(Failure::Unreadable(format!(
+            "it showed block {number} ({hash:#x}), which was not asked for"
+        )));
+    }
     if let Some(block) = &block {
         endpoint.shown().called(at, block.at);
         if at == BlockAt::Finalized {

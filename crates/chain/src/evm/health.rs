@@ -37,6 +37,15 @@ const FINALITY_EVERY: Duration = Duration::from_secs(10);
 /// How much of the latency is that of the newest answer: a quarter.
 const NEWEST_COUNTS: u32 = 4;
 
+/// So many heads in a row that cannot be followed down set an endpoint's word about the head aside. One may be bad luck: behind one
+/// URL are often several nodes.
+const STRIKES: u32 = 3;
+/// How long it is set aside the first time; doubled each time that the head after it cannot be followed either.
+const FIRST_ASIDE: Duration = Duration::from_secs(10);
+const LONGEST_ASIDE: Duration = Duration::from_secs(300);
+/// After so long without another such head nothing is held against it.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
 /// Whose chain an endpoint serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
@@ -265,6 +274,62 @@ impl Health {
     }
 }
 
+/// Doubt about the heads that one endpoint shows: blocks below them cannot be read.
+#[derive(Debug, Default)]
+pub(crate) struct HeadDoubt {
+    /// In a row.
+    strikes: u32,
+    last: Option<Instant>,
+    /// How often it was set aside.
+    times: u32,
+    /// Its word is set aside until a head of it is shown to be one; none is looked at before then.
+    until: Option<Instant>,
+    trouble: String,
+}
+
+impl HeadDoubt {
+    /// Blocks below the head that it shows could not be read. True if its word is set aside now, and was not before.
+    pub(crate) fn strike(&mut self, head: u64, now: Instant) -> bool {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= FORGOTTEN) {
+            *self = Self::default();
+        }
+        self.last = Some(now);
+        self.strikes = self.strikes.saturating_add(1);
+        if self.times == 0 && self.strikes < STRIKES {
+            return false;
+        }
+        let aside = FIRST_ASIDE.saturating_mul(1 << self.times.min(10)).min(LONGEST_ASIDE);
+        self.times = self.times.saturating_add(1);
+        self.trouble = format!(
+            "it shows block {head} as its head, and the blocks below it cannot be read: its head does not count"
+        );
+        self.until.replace(now.checked_add(aside).unwrap_or(now)).is_none()
+    }
+
+    /// A head of it could be followed down.
+    pub(crate) fn followed(&mut self) {
+        self.strikes = 0;
+    }
+
+    pub(crate) fn is_aside(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// It has been set aside for long enough: its head is looked at again.
+    pub(crate) fn is_on_trial(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Its head is one. That it was not remains in memory for a while.
+    pub(crate) fn acquit(&mut self) {
+        self.until = None;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.is_aside().then_some(self.trouble.as_str())
+    }
+}
+
 impl Breaker {
     /// The question that decides is under way.
     fn is_trying(&self, now: Instant, limit: Duration) -> bool {
@@ -384,6 +449,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn heads_that_cannot_be_followed_set_an_endpoint_aside_for_longer_each_time() {
+        let now = Instant::now();
+        let mut doubt = HeadDoubt::default();
+        for _ in 1..STRIKES {
+            assert!(!doubt.strike(1_000, now));
+        }
+        doubt.followed();
+        for _ in 1..STRIKES {
+            assert!(!doubt.strike(1_000, now), "not in a row");
+        }
+        assert!(doubt.strike(1_000, now));
+        assert!(doubt.trouble().is_some_and(|text| text.contains("block 1000")), "{doubt:?}");
+        let mut begun = now;
+        for seconds in [10, 20, 40, 80, 160, 300, 300] {
+            let until = begun + Duration::from_secs(seconds);
+            assert!(!doubt.is_on_trial(until - Duration::from_millis(1)));
+            assert!(doubt.is_on_trial(until) && doubt.is_aside());
+            assert!(!doubt.strike(1_001, until), "it was aside before");
+            begun = until;
+        }
+        doubt.acquit();
+        assert!(!doubt.is_aside() && doubt.trouble().is_none());
+        assert!(doubt.strike(1_002, begun), "one more is enough");
+        doubt.acquit();
+        assert!(!doubt.strike(1_003, begun + FORGOTTEN), "that was long ago");
     }
 
     #[test]

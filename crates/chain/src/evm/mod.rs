@@ -56,7 +56,7 @@ use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{
-    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Room, Taker,
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Room, Taker, Way,
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
@@ -74,7 +74,9 @@ use second::Words;
 pub struct EvmChain {
     codec: EvmCodec,
     pool: Arc<Pool>,
-    callers: Callers,
+    /// Callers' questions, and what they signed themselves: neither holds the other up.
+    questions: Callers,
+    sends: Callers,
     heads: Heads,
     /// Words of endpoints on receipts.
     words: Words,
@@ -85,13 +87,22 @@ impl EvmChain {
     /// Builds the chain without asking anything of its endpoints: one that is down now may be up later.
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self, BuildError> {
         let pool = Arc::new(Pool::new(&config, Arc::clone(&clock))?);
-        let callers = Callers::new(&config, &pool, &clock)?;
-        Ok(Self::over(pool, callers, &config))
+        let questions = Callers::new(&config, &pool, &clock)?;
+        let sends = Callers::new(&config, &pool, &clock)?;
+        Ok(Self::over(pool, questions, sends, &config))
     }
 
-    fn over(pool: Arc<Pool>, callers: Callers, config: &Config) -> Self {
+    fn over(pool: Arc<Pool>, questions: Callers, sends: Callers, config: &Config) -> Self {
         let heads = Heads::new(&pool, config);
-        Self { codec: EvmCodec, pool, callers, heads, words: Words::default(), pricing: config.pricing }
+        let (words, pricing) = (Words::default(), config.pricing);
+        Self { codec: EvmCodec, pool, questions, sends, heads, words, pricing }
+    }
+
+    fn callers(&self, room: &dyn Room) -> &Callers {
+        match room.way() {
+            Way::Questions => &self.questions,
+            Way::Sends => &self.sends,
+        }
     }
 }
 
@@ -169,13 +180,26 @@ impl Chain for EvmChain {
         send::all(&self.pool, raw).await
     }
 
+    async fn send_for(&self, raw: &Sealed, owner: &str) -> SendReport {
+        self.sends.send(raw, owner).await
+    }
+
     async fn ask(
         &self,
         method: &str,
         params: &serde_json::Value,
         room: &dyn Room,
     ) -> Result<String, AskError> {
-        self.callers.ask(method, params, room).await
+        self.callers(room).ask(method, params, room).await
+    }
+
+    async fn ask_each(
+        &self,
+        method: &str,
+        params: &serde_json::Value,
+        room: &dyn Room,
+    ) -> Vec<Result<String, AskError>> {
+        self.callers(room).ask_each(method, params, room).await
     }
 
     async fn pools(&self, account: Account) -> Vec<PoolLook> {

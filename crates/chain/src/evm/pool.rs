@@ -3,7 +3,7 @@
 //! A question that changes nothing may be asked again: where all answers were lost or came from nodes that are behind,
 //! there is another round, for as long as one request may take.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ChainId;
@@ -14,8 +14,10 @@ use tokio::time::Instant;
 
 use super::classify::{Table, Trouble};
 use super::config::{BuildError, Config};
+use super::counts;
 use super::endpoint::{Best, Endpoint};
-use super::health::Standing;
+use super::fees;
+use super::health::{HeadDoubt, Standing};
 use super::name::Name;
 use super::planted::{self, Planted};
 use super::rpc::Failure;
@@ -30,11 +32,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(40);
 pub(crate) struct Pool {
     chain: ChainId,
     endpoints: Vec<Arc<Endpoint>>,
+    /// Texts of nodes and their meaning.
+    pub(crate) table: Arc<Table>,
     max_lag: u64,
     /// No new round is begun after this time.
     patience: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) straggler_grace: Duration,
+    /// Doubts about the heads of each endpoint, in the order of the endpoints.
+    doubts: Mutex<Vec<HeadDoubt>>,
+    pub(super) agreed_fees: fees::Agreed,
+    /// Accounts whose count, and whose balance, two endpoints have said lately.
+    pub(super) heard_counts: counts::Heard,
+    pub(super) heard_balances: counts::Heard,
 }
 
 /// Counts the rounds of one question.
@@ -87,14 +97,20 @@ impl Pool {
             let rate = config.requests_per_s.get(at).or(config.requests_per_s.last()).copied().unwrap_or(0);
             Arc::new(Endpoint::new(name, link, config.id, table, clock, config.request_timeout, rate))
         };
-        let endpoints = links.into_iter().enumerate().map(endpoint).collect();
+        let endpoints: Vec<_> = links.into_iter().enumerate().map(endpoint).collect();
+        let doubts = endpoints.iter().map(|_| HeadDoubt::default()).collect();
         Ok(Self {
             chain: config.id,
             endpoints,
+            table,
             max_lag: config.max_lag,
             patience: config.request_timeout,
             clock,
             straggler_grace: config.straggler_grace,
+            doubts: Mutex::new(doubts),
+            agreed_fees: fees::Agreed::default(),
+            heard_counts: counts::Heard::default(),
+            heard_balances: counts::Heard::default(),
         })
     }
 
@@ -107,7 +123,76 @@ impl Pool {
     }
 
     pub(crate) fn report(&self) -> Vec<EndpointHealth> {
-        self.endpoints.iter().map(|endpoint| endpoint.report()).collect()
+        let doubts = self.doubts();
+        let report = |(endpoint, doubt): (&Arc<Endpoint>, &HeadDoubt)| {
+            let report = endpoint.report();
+            match doubt.trouble() {
+                Some(trouble) => {
+                    let trouble = report.trouble.unwrap_or_else(|| trouble.to_owned());
+                    EndpointHealth { usable: false, trouble: Some(trouble), ..report }
+                }
+                None => report,
+            }
+        };
+        self.endpoints.iter().zip(doubts.iter()).map(report).collect()
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Vec<HeadDoubt>> {
+        // Plain data: a panic elsewhere leaves it readable.
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does this with the doubts about one endpoint.
+    pub(crate) fn with_doubt<T>(&self, at: usize, act: impl FnOnce(&mut HeadDoubt) -> T) -> Option<T> {
+        self.doubts().get_mut(at).map(act)
+    }
+
+    /// Its word about the head does not count. Where no other endpoint's does, all do.
+    pub(crate) fn is_aside(&self, at: usize) -> bool {
+        let doubts = self.doubts();
+        doubts.get(at).is_some_and(HeadDoubt::is_aside) && !doubts.iter().all(HeadDoubt::is_aside)
+    }
+
+    /// The place of an endpoint in the configuration.
+    pub(crate) fn place(&self, endpoint: &Endpoint) -> Option<usize> {
+        self.endpoints.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), endpoint))
+    }
+
+    fn is_set_aside(&self, endpoint: &Endpoint) -> bool {
+        self.place(endpoint).is_some_and(|at| self.is_aside(at))
+    }
+
+    /// Blocks below one that this endpoint shows, the head or one on the way down from it, could not be read. True if its word is set
+    /// aside now.
+    pub(crate) fn doubt(&self, at: usize, head: u64) -> bool {
+        let Some(endpoint) = self.endpoints.get(at) else { return false };
+        let struck = |doubt: &mut HeadDoubt| (doubt.strike(head, Instant::now()), doubt.is_aside());
+        let (is_new, is_aside) = self.with_doubt(at, struck).unwrap_or_default();
+        if is_new {
+            tracing::warn!(
+                chain = %self.chain, endpoint = %endpoint.name, head,
+                "blocks below those that this endpoint shows cannot be read: its head does not count until they can"
+            );
+        }
+        is_aside
+    }
+
+    /// A head of this endpoint was handed on, and nothing below it was missing.
+    pub(crate) fn followed(&self, at: usize) {
+        let was_aside = self.with_doubt(at, |doubt| {
+            doubt.followed();
+            doubt.is_aside()
+        });
+        if was_aside == Some(true) {
+            self.acquit(at);
+        }
+    }
+
+    /// The head that this endpoint shows is one.
+    pub(crate) fn acquit(&self, at: usize) {
+        let Some(endpoint) = self.endpoints.get(at) else { return };
+        self.with_doubt(at, HeadDoubt::acquit);
+        tracing::info!(chain = %self.chain, endpoint = %endpoint.name, "the head that this endpoint shows counts again");
     }
 
     /// Those that may be asked, the healthiest first. Among equals the configured order counts.
@@ -116,8 +201,8 @@ impl Pool {
         let mut ranked: Vec<_> = self
             .endpoints
             .iter()
-            .map(|endpoint| (endpoint.rank(best), endpoint))
-            .filter(|(rank, _)| rank.standing != Standing::Resting)
+            .map(|endpoint| ((self.is_set_aside(endpoint), endpoint.rank(best)), endpoint))
+            .filter(|((_, rank), _)| rank.standing != Standing::Resting)
             .collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         if planted::has(Planted::NoSecondEndpoint) {
@@ -126,23 +211,24 @@ impl Pool {
         ranked.into_iter().map(|(_, endpoint)| Arc::clone(endpoint)).collect()
     }
 
-    /// The newest that any endpoint has shown.
+    /// The newest that any endpoint has shown whose word counts.
     fn best(&self) -> Best {
+        let believed = || self.endpoints.iter().filter(|endpoint| !self.is_set_aside(endpoint));
         Best {
-            head: self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max(),
-            finalized: self.endpoints.iter().filter_map(|endpoint| endpoint.finalized()).max(),
+            head: believed().filter_map(|endpoint| endpoint.head()).max(),
+            finalized: believed().filter_map(|endpoint| endpoint.finalized()).max(),
             max_lag: self.max_lag,
         }
     }
 
     /// It is too far behind the others to say that something is not there.
     pub(crate) fn lags(&self, endpoint: &Endpoint) -> bool {
-        endpoint.lags(self.best())
+        endpoint.lags(self.best()) || self.is_set_aside(endpoint)
     }
 
-    /// Another endpoint has shown a newer block than this one.
+    /// Another endpoint has shown a newer block than this one, or this one's blocks are not believed.
     pub(crate) fn is_behind(&self, endpoint: &Endpoint) -> bool {
-        endpoint.head() < self.best().head
+        endpoint.head() < self.best().head || self.is_set_aside(endpoint)
     }
 
     /// Those that bytes are sent to: all that are ready, or all that may be asked where none is.

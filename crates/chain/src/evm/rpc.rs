@@ -61,3 +61,18 @@ pub(crate) fn read<T: DeserializeOwned>(what: &str, raw: &RawValue) -> Result<Op
 pub(crate) fn read_some<T: DeserializeOwned>(what: &str, raw: &RawValue) -> Result<T, Failure> {
     read(what, raw)?.ok_or_else(|| Failure::Unreadable(format!("{what}: the answer is null")))
 }
+
+/// Bytes of an error's data that are passed on: of a text, such as what a contract reverted with, and of anything else, which takes
+/// many times as much when it is read.
+const LONGEST_TEXT: usize = 1 << 20;
+const LONGEST_DATA: usize = 64 << 10;
+/// An error's data, or a sentence in its place.
+pub(crate) fn error_data(data: &RawValue) -> Option<Value> {
+    let text = data.get();
+    let most = if text.starts_with('"') { LONGEST_TEXT } else { LONGEST_DATA };
+    if text.len() > most {
+        let left_out = format!("left out: {} bytes, of which at most {most} are passed on", text.len());
+        return Some(Value::String(left_out));
+    }
+    serde_json::from_str(text).ok()
+}

@@ -77,14 +77,15 @@ async fn a_read_that_every_endpoint_refuses_is_not_asked_again() {
 #[tokio::test]
 async fn an_endpoint_that_failed_is_asked_after_the_others() {
     let (first, second) = (Stub::start().await, Stub::start().await);
-    counting(&first, "0x1");
-    counting(&second, "0x2");
+    // Code is asked of one endpoint alone: the answer says of which.
+    first.on("eth_getCode", |_| Say::Result(json!("0x")));
+    second.on("eth_getCode", |_| Say::Result(json!("0xef01000000000000000000000000000000000000000001")));
     let chain = chain(&[first.url(), second.url()]);
-    assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(1)]));
+    assert_eq!(chain.delegated(&[Account(BOB)], &AT).await, Ok(vec![false]));
     first.mood(Mood::Http(503, ""));
-    assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(2)]));
+    assert_eq!(chain.delegated(&[Account(BOB)], &AT).await, Ok(vec![true]));
     first.mood(Mood::Answering);
-    assert_eq!(chain.counts(&[Account(BOB)], &AT).await, Ok(vec![Slot(2)]));
+    assert_eq!(chain.delegated(&[Account(BOB)], &AT).await, Ok(vec![true]));
 }
 
 #[tokio::test]

@@ -117,12 +117,115 @@ async fn a_no_of_an_endpoint_that_is_behind_is_no_verdict() {
     fresh.mood(Mood::Http(502, ""));
     let alone = chain.estimate(std::slice::from_ref(&call)).await;
     assert!(matches!(alone[0], Err(EstimateFailure::Unavailable { .. })), "{alone:?}");
-    // It has caught up, and its word counts.
+    // It has caught up, and its word counts, with the other's.
     fresh.mood(Mood::Answering);
+    fresh.on("eth_estimateGas", |_| Say::Error(3, "execution reverted: not yet"));
     behind.head(7, AT.hash);
     chain.block(BlockAt::Latest).await.unwrap();
     let said = chain.estimate(&[call]).await;
     assert!(matches!(said[0], Err(EstimateFailure::Reverted { .. })), "{said:?}");
+}
+
+#[tokio::test]
+async fn one_endpoint_of_several_ends_nothing_by_a_no_of_its_own() {
+    let (liar, honest) = (Stub::start().await, Stub::start().await);
+    honest.on("eth_estimateGas", |_| Say::Result(json!("0x5208")));
+    let call = Call::no_op(Account(BOB));
+    let both = chain(&[liar.url(), honest.url()]);
+    let no = ["execution reverted: no", "insufficient funds for transfer", "intrinsic gas too low"];
+    for said in no {
+        liar.on("eth_estimateGas", move |_| Say::Error(3, said));
+        assert_eq!(
+            both.estimate(&[call.clone(), call.clone()]).await,
+            [Ok(Gas(21_000)), Ok(Gas(21_000))],
+            "{said}"
+        );
+    }
+    // Two say so. Where they differ, what ends nothing counts.
+    liar.on("eth_estimateGas", |_| Say::Error(3, "execution reverted: no"));
+    honest.on("eth_estimateGas", |_| Say::Error(-32000, "insufficient funds for transfer"));
+    let said = both.estimate(std::slice::from_ref(&call)).await;
+    assert!(matches!(said[0], Err(EstimateFailure::InsufficientFunds { .. })), "{said:?}");
+    honest.on("eth_estimateGas", |_| Say::Error(3, "execution reverted: no"));
+    let said = both.estimate(std::slice::from_ref(&call)).await;
+    assert!(matches!(said[0], Err(EstimateFailure::Reverted { .. })), "{said:?}");
+    // A lost answer is waited for, until the other one is down.
+    honest.mood(Mood::Http(502, ""));
+    let said = both.estimate(std::slice::from_ref(&call)).await;
+    assert!(matches!(said[0], Err(EstimateFailure::Unavailable { .. })), "{said:?}");
+    let said = crate::harness::until("verdict", || async {
+        let said = both.estimate(std::slice::from_ref(&call)).await.remove(0);
+        (!matches!(said, Err(EstimateFailure::Unavailable { .. }))).then_some(said)
+    });
+    assert!(matches!(said.await, Err(EstimateFailure::Reverted { .. })));
+}
+
+fn asking(stub: &Stub, tip: u64) {
+    stub.on("eth_feeHistory", move |_| {
+        let tip = format!("{tip:#x}");
+        Say::Result(json!({
+            "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5], "reward": [[tip, tip, tip]],
+        }))
+    });
+}
+
+#[tokio::test]
+async fn of_two_endpoints_that_ask_for_tips_the_lower_is_paid_and_the_second_is_not_asked_every_time() {
+    let (liar, honest) = (Stub::start().await, Stub::start().await);
+    for stub in [&liar, &honest] {
+        stub.head(5, AT.hash);
+        stub.on("eth_gasPrice", |_| Say::Result(json!("0x64")));
+        asking(stub, 1_000);
+    }
+    let both = chain(&[liar.url(), honest.url()]);
+    let head = both.block(BlockAt::Latest).await.unwrap().unwrap();
+    let before = (liar.asked("eth_feeHistory"), honest.asked("eth_feeHistory"));
+    let tip = |quote: landfall_core::fees::FeeQuote| (quote.slow, quote.normal, quote.fast);
+    for _ in 0..20 {
+        assert_eq!(tip(both.fees(&head).await.unwrap()), (Price(1_000), Price(1_000), Price(1_000)));
+    }
+    let asked = (liar.asked("eth_feeHistory") - before.0, honest.asked("eth_feeHistory") - before.1);
+    assert_eq!(asked, (20, 1));
+    // A little more is the market's; much more needs a second word, each time.
+    asking(&liar, 1_250);
+    assert_eq!(both.fees(&head).await.unwrap().fast, Price(1_250));
+    asking(&liar, 400_000_000_000);
+    for _ in 0..3 {
+        assert_eq!(both.fees(&head).await.unwrap().fast, Price(1_000));
+    }
+    assert_eq!(honest.asked("eth_feeHistory") - before.1, 4);
+    // Where both say so, it is so.
+    asking(&honest, 300_000_000_000);
+    assert_eq!(both.fees(&head).await.unwrap().fast, Price(300_000_000_000));
+    let legacy = landfall_core::view::Block { base_fee: None, ..head };
+    liar.on("eth_gasPrice", |_| Say::Result(json!("0xffffffffffff")));
+    assert_eq!(both.fees(&legacy).await.unwrap().fast, Price(100));
+    // The second one is down: as with one.
+    honest.mood(Mood::Http(502, ""));
+    asking(&liar, 500_000_000_000);
+    assert_eq!(both.fees(&head).await.unwrap().fast, Price(500_000_000_000));
+}
+
+#[tokio::test]
+async fn of_two_base_fees_the_lower_is_offered_so_that_one_endpoint_cannot_set_the_price_that_is_paid() {
+    let (liar, honest) = (Stub::start().await, Stub::start().await);
+    for stub in [&liar, &honest] {
+        stub.head(5, AT.hash);
+        asking(stub, 1_000);
+    }
+    let both = chain(&[liar.url(), honest.url()]);
+    let head = both.block(BlockAt::Latest).await.unwrap().unwrap();
+    assert_eq!(both.fees(&head).await.unwrap().base_fee, Some(Price(8)));
+    liar.on("eth_feeHistory", |_| {
+        let base = "0x68c6171400"; // 450 gwei
+        Say::Result(json!({
+            "baseFeePerGas": [base, base], "gasUsedRatio": [0.5], "reward": [["0x3e8", "0x3e8", "0x3e8"]],
+        }))
+    });
+    for _ in 0..3 {
+        let quote = both.fees(&head).await.unwrap();
+        assert_eq!((quote.base_fee, quote.normal), (Some(Price(8)), Price(1_000)));
+    }
 }
 
 #[tokio::test]

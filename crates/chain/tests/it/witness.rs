@@ -186,6 +186,45 @@ async fn a_count_is_agreed_on_by_two() {
     }
 }
 
+#[tokio::test]
+async fn of_two_counts_and_two_balances_the_higher_counts_and_the_second_is_not_asked_every_time() {
+    let account = Account(alloy_primitives::Address::with_last_byte(1));
+    let (liar, honest) = (Stub::start().await, Stub::start().await);
+    let says = |stub: &Stub, value: u64| {
+        for method in ["eth_getTransactionCount", "eth_getBalance"] {
+            stub.on(method, move |_| Say::Result(json!(format!("{value:#x}"))));
+        }
+    };
+    for stub in [&liar, &honest] {
+        shows(stub, 100, None);
+        says(stub, 5);
+    }
+    let chain = chain(&[liar.url(), honest.url()]);
+    let at = chain.block(BlockAt::Latest).await.unwrap().unwrap().at;
+    let read = async || {
+        let counts = chain.counts(&[account], &at).await.unwrap();
+        (counts[0], chain.balances(&[account], &at).await.unwrap()[0])
+    };
+    let wei = |value: u64| landfall_core::Wei(alloy_primitives::U256::from(value));
+    for _ in 0..10 {
+        assert_eq!(read().await, (Slot(5), wei(5)));
+    }
+    let of_both = |method: &str| liar.asked(method) + honest.asked(method);
+    assert_eq!((of_both("eth_getTransactionCount"), of_both("eth_getBalance")), (11, 11));
+    // One that was not asked about yet: what the first says of it is compared, each time, as long as they differ.
+    let chain = self::chain(&[liar.url(), honest.url()]);
+    chain.block(BlockAt::Latest).await.unwrap();
+    says(&liar, 1);
+    for _ in 0..5 {
+        let counts = chain.counts(&[account], &at).await.unwrap();
+        assert_eq!((counts[0], chain.balances(&[account], &at).await.unwrap()[0]), (Slot(5), wei(5)));
+    }
+    // The second one is down: as with one.
+    honest.mood(Mood::Http(502, ""));
+    let counts = chain.counts(&[account], &at).await.unwrap();
+    assert_eq!(counts, [Slot(1)]);
+}
+
 /// Who asks for what is final asks one endpoint; each has its own word.
 #[tokio::test]
 async fn each_endpoint_has_its_own_word_on_what_is_safe_and_final() {

@@ -136,6 +136,7 @@ impl Lane {
                 self.claim_landed(id, now);
             }
             self.hold_if_forgotten(id, now);
+            self.show_next(id, now);
         }
     }
 

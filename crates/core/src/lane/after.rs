@@ -243,6 +243,9 @@ impl Lane {
         let (tx, prep) = (&waiting.tx, waiting.prep());
         if let Some(held) = &tx.status.held {
             return Some(match held.code {
+                ReasonCode::MayHaveLanded if tx.status.forgotten_as.is_none() => {
+                    format!("{}; approve it to have it sent, or reject it", held.text)
+                }
                 ReasonCode::MayHaveLanded => {
                     format!("{}; approve it if it is another one, reject it if it is that one", held.text)
                 }

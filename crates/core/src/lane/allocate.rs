@@ -19,6 +19,7 @@ use super::{Expected, Hold, Lane, Means, Plan, Prep, SlotRecord, Tentative, Wait
 use crate::attempt::{Attempt, Call, Draft};
 use crate::fees::{Fees, content_ceiling, first_price};
 use crate::journal::Entry;
+use crate::request::{AskedFees, Speed};
 use crate::transaction::{Transaction, TxState};
 use crate::{ContentVersion, Gas, Millis, Price, Slot, TxId};
 
@@ -136,39 +137,41 @@ impl Lane {
     }
 
     /// A transaction that takes two slots is out, or being signed, and has not landed: what the next slot is, it decides.
-    fn next_is_open(&self) -> bool {
+    pub(super) fn next_is_open_for(&self) -> Option<(TxId, Slot)> {
         if self.planted_one_slot() {
-            return false;
+            return None;
         }
-        let out = self.slots.double().any(|record| {
-            let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots());
+        let mut out = self.slots.double().filter_map(|record| {
+            let tx = record.tx.and_then(|id| self.bound.get(&id)).filter(|tx| tx.takes_two_slots())?;
             let winner = record
                 .mined
                 .as_ref()
                 .and_then(|receipt| record.attempts.iter().find(|attempt| attempt.hash == receipt.hash));
-            tx.is_some_and(|tx| !winner.is_some_and(|winner| uses_two(tx, winner)))
+            (!winner.is_some_and(|winner| uses_two(tx, winner))).then_some((tx.id, tx.status.slot?))
         });
-        out || self.tentative.values().any(|tentative| tentative.two)
+        let signing = || {
+            let mut two = self.tentative.iter().filter(|(_, tentative)| tentative.two);
+            two.find_map(|(slot, tentative)| Some((tentative.tx?, *slot)))
+        };
+        out.next().or_else(signing)
     }
 
     /// The slot after this one was kept for its transaction, and the chain did not use it: others may have it. If the chain used it for
-    /// something that an accepted store has forgotten, it is looked up like every slot that nobody knows.
+    /// something else, it is looked up like every slot that nobody knows.
     pub(super) fn free_second_slot(&mut self, slot: Slot) {
         let second = slot.next();
-        if self.may_have_forgotten(second) {
-            self.strangers.note_second(second);
-            self.row.returned.insert(second);
-            self.changes.row();
+        // A no-op may have been signed for it already, where the chain stood before it as before a hole.
+        let is_known = self.slots.contains_key(&second)
+            || self.kept.contains(second)
+            || self.row.history.is_some_and(|history| history >= second);
+        if is_known || self.row.cursor.is_none_or(|cursor| second >= cursor) {
             return;
         }
-        // A no-op may have been signed for it already, where the chain stood before it as before a hole.
-        let used = self.chain_count().is_some_and(|count| count > second)
-            || self.slots.contains_key(&second)
-            || self.kept.contains(second);
-        if !used && self.row.cursor.is_some_and(|cursor| second < cursor) {
-            self.row.returned.insert(second);
-            self.changes.row();
+        if self.chain_count().is_some_and(|count| count > second) && !self.strangers.note_second(second) {
+            return;
         }
+        self.row.returned.insert(second);
+        self.changes.row();
     }
 
     /// The slot is in use from here on, and the one after it too where the transaction takes two.
@@ -241,7 +244,7 @@ impl Lane {
         }
         let next = self.tentative.last_key_value().map_or(cursor, |(last, _)| cursor.max(last.next()));
         let ahead = if self.waiting.hurries() { self.signed_ahead() } else { self.bound_ahead() };
-        let end = if self.next_is_open() { 0 } else { count.0.saturating_add(ahead) };
+        let end = if self.next_is_open_for().is_some() { 0 } else { count.0.saturating_add(ahead) };
         Free { returned, new: next.0..end.max(next.0) }
     }
 
@@ -259,7 +262,7 @@ impl Lane {
         let barred = |tx: &Transaction| {
             tx.status.state == TxState::AwaitingApproval
                 || self.is_behind(tx)
-                || (tx.takes_two_slots() && !has_new)
+                || (tx.takes_two_slots() && (!has_new || self.unlisted(tx.payload()).is_some()))
                 || self.doubts.is_doubtful(tx.id)
         };
         let holds = |(_, waiting): &(_, &Waiting)| {
@@ -328,6 +331,8 @@ impl Lane {
         let mut gaps: BTreeSet<Slot> = self.leftover().into_iter().collect();
         gaps.extend(self.holes(plan, now));
         gaps.extend(self.to_fill());
+        let seconds = self.seconds_to_fill();
+        gaps.extend(&seconds);
         let (Some(view), Some(gas)) = (self.live_view(), self.no_op_gas) else { return Vec::new() };
         if gaps.is_empty() {
             return Vec::new();
@@ -339,12 +344,9 @@ impl Lane {
         let mut drafts = Vec::new();
         for slot in gaps {
             let serial = self.serial();
-            let fees = first_price(
-                &view.fees,
-                crate::request::Speed::Normal,
-                crate::request::AskedFees::Market,
-                self.settings.max_fee,
-            );
+            // A second slot is to land with its first one.
+            let speed = if seconds.contains(&slot) { Speed::Fast } else { Speed::Normal };
+            let fees = first_price(&view.fees, speed, AskedFees::Market, self.settings.max_fee);
             let cost = worst_cost(&fees, gas, crate::Wei::default(), view.fees.data_cost(NO_OP_BYTES));
             self.tentative
                 .insert(slot, Tentative { serial, tx: None, two: false, signed: None, cost, fee: cost });
@@ -384,12 +386,15 @@ impl Lane {
                 Hold::StoreOlder { .. }
                 | Hold::NoView
                 | Hold::Reading
+                | Hold::Behind
+                | Hold::LookingUp { .. }
                 | Hold::ChainChanged
                 | Hold::FirstCount { .. }
                 | Hold::Comparing { .. }
                 | Hold::TakenBack { .. }
                 | Hold::NotCompared { .. }
                 | Hold::UnknownSlots { .. }
+                | Hold::NoOpTooDear { .. }
                 | Hold::FinalReplaced { .. },
             ) => true,
         };

@@ -32,8 +32,11 @@ impl Lane {
         let end = Slot(count.0.saturating_add(self.window()));
         let end = self.first_out_of_order(count).map_or(end, |first| first.min(end));
         let mut outgoing = Vec::new();
+        let mut kept_back = self.unlisted_slots();
+        kept_back.extend(self.seconds_kept_back(count));
+        self.look_at_seconds();
         self.slots.each_to_look_at(count..end.max(count), |slot, record| {
-            if record.mined.is_some() || record.work.sending {
+            if record.mined.is_some() || record.work.sending || kept_back.contains(&slot) {
                 return;
             }
             let Some(attempt) = current(&self.reopened, record) else { return };

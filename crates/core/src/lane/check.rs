@@ -253,6 +253,7 @@ impl Lane {
     fn needs_no_op(&self, plan: &mut Plan, now: Millis) -> bool {
         !self.row.returned.is_empty()
             || !self.to_fill().is_empty()
+            || self.seconds_to_come()
             || !self.holes(plan, now).is_empty()
             || self.slots.to_look_at(..).any(|(_, record)| {
                 let abandoned =

@@ -36,7 +36,7 @@ impl Lane {
                     continue;
                 }
                 CommandKind::AcceptStore { seen } => {
-                    self.accept_store(command.id, seen);
+                    self.accept_store(command.id, seen, command.at, now);
                     continue;
                 }
                 CommandKind::Disable => self.disable(now),
@@ -132,6 +132,9 @@ impl Lane {
     fn was_shown(&self, id: TxId, held_for: Option<Slot>) -> bool {
         let Some(tx) = self.known(id).filter(|tx| tx.status.may_have_landed()) else { return true };
         let held_for = self.planted_shown(id, held_for);
+        if tx.status.forgotten_as.is_none() {
+            return true;
+        }
         held_for.is_some_and(|slot| tx.status.forgotten_as == Some(slot) || self.held_for(tx).is_none())
     }
 
@@ -168,6 +171,10 @@ impl Lane {
         }
         let held_for = self.planted_shown(id, held_for);
         let shown = held_for.filter(|_| self.known(id).is_some_and(|tx| tx.status.may_have_landed()));
+        // Another transaction was that one, by a word that came first: whoever looks again sees what is left.
+        if shown.is_some_and(|slot| !self.row.forgotten.contains_key(&slot)) {
+            return self.show_next(id, now);
+        }
         let (code, text) = match shown {
             Some(_) => (ReasonCode::LandedBefore, "a person said that it has landed already"),
             None => (ReasonCode::Rejected, "an approver said no"),

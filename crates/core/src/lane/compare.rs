@@ -20,6 +20,7 @@ use super::{Lane, SlotRecord, Waiting};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::request::{Authorization, Payload};
+use crate::settings::OnUnknownSlots;
 use crate::transaction::{Did, Reason, ReasonCode, TakenAlike, Transaction};
 use crate::view::BlockRef;
 use crate::{Account, CommandId, ContentVersion, Millis, Slot, TxId, Wei};
@@ -372,7 +373,9 @@ impl Lane {
         // What took a slot for good, and only a person can say whose it is, is known as well.
         let is_taken = |id| self.bound.get(&id).is_some_and(|tx| tx.status.taken.is_some());
         let is_open = |record: &SlotRecord| !record.tx.is_some_and(is_taken);
-        let is_over = is_used && !self.slots.range(..end).any(|(_, record)| is_open(record));
+        // What a reorganisation can still take back may land otherwise: as long as that is watched, nothing is over.
+        let is_watched = self.row.accepted_below.is_some_and(|below| self.kept.any_of(below..end));
+        let is_over = is_used && !is_watched && !self.slots.range(..end).any(|(_, record)| is_open(record));
         (!is_over).then_some(end)
     }
 
@@ -397,6 +400,25 @@ impl Lane {
     pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>, now: Millis) {
         let end = self.late_end().filter(|_| !self.planted_late_forgotten());
         let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot < end)) else { return };
+        self.hold_what_does_the_same(slot, taker, now);
+    }
+
+    /// A slot with bytes of ours went to something in a block of which it is not known that all below it was accounted for: an older copy of
+    /// the store that nobody noticed may have sent it.
+    pub(super) fn remember_unaccounted(
+        &mut self,
+        (slot, block): (Slot, BlockRef),
+        taker: Option<&Taker>,
+        now: Millis,
+    ) {
+        let is_accounted = self.accounted_at().is_some_and(|at| block.number > at.number);
+        // Where the signer says so, what is not known here is another program's.
+        let is_foreign = self.settings.on_unknown_slots == OnUnknownSlots::Adopt;
+        let Some(taker) = taker.filter(|_| !is_accounted && !is_foreign) else { return };
+        self.hold_what_does_the_same(slot, taker, now);
+    }
+
+    fn hold_what_does_the_same(&mut self, slot: Slot, taker: &Taker, now: Millis) {
         self.note_effect(slot, taker);
         let waiting: Vec<TxId> = self.waiting.values().map(|waiting| waiting.tx.id).collect();
         for id in waiting {
@@ -509,7 +531,7 @@ impl Lane {
         let alike = self.row.forgotten.iter().filter(|(_, did)| effects.contains(did)).map(|(slot, _)| *slot);
         let alike: Vec<Slot> = alike.filter(|slot| !is_told_apart(slot)).collect();
         let lowest = *alike.first()?;
-        if alike.len() == 1 || self.planted_one_nonce() {
+        if alike.len() == 1 {
             return Some(lowest);
         }
         let others = self.waiting.values().filter(|waiting| waiting.tx.id != tx.id);
@@ -546,9 +568,21 @@ impl Lane {
         let held = self.waiting.values().filter(|waiting| waiting.tx.status.forgotten_as == Some(gone));
         let held: Vec<TxId> = held.map(|waiting| waiting.tx.id).filter(|id| *id != but).collect();
         for id in held {
-            let tx = self.waiting.by_id(id).map(|waiting| &waiting.tx);
-            let Some(slot) = tx.and_then(|tx| self.forgotten_alike(tx)) else { continue };
-            self.show(id, slot, now);
+            self.show_next(id, now);
+        }
+    }
+
+    /// A transaction that is held for a slot which is accounted for shows the next that did the same. If all are accounted for, it has not landed;
+    /// it goes on by a person's word all the same, who may have meant it by one that was rejected.
+    pub(super) fn show_next(&mut self, id: TxId, now: Millis) {
+        let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return };
+        let is_gone = |slot: Slot| !self.row.forgotten.contains_key(&slot);
+        if !tx.status.may_have_landed() || !tx.status.forgotten_as.is_some_and(is_gone) {
+            return;
+        }
+        match self.forgotten_alike(tx) {
+            Some(slot) => self.show(id, Some(slot), now),
+            None => self.show(id, None, now),
         }
     }
 
@@ -562,23 +596,23 @@ impl Lane {
         for (slot, did) in self.row.forgotten.iter().rev().filter(|(slot, _)| !shown.contains(slot)) {
             spare.entry(*did).or_default().push(*slot);
         }
-        if spare.is_empty() || self.planted_one_nonce() {
+        if spare.is_empty() {
             return;
         }
         let mut seen = BTreeSet::new();
         for (id, slot) in held.into_iter().filter(|(_, slot)| !seen.insert(*slot)) {
             let did = self.row.forgotten.get(&slot);
             if let Some(other) = did.and_then(|did| spare.get_mut(did)).and_then(Vec::pop) {
-                self.show(id, other, now);
+                self.show(id, Some(other), now);
             }
         }
     }
 
-    /// A held transaction shows this nonce from now on.
-    fn show(&mut self, id: TxId, slot: Slot, now: Millis) {
+    /// A held transaction shows this nonce from now on, or that there is none left.
+    fn show(&mut self, id: TxId, slot: Option<Slot>, now: Millis) {
         self.waiting.change(id, |tx| {
-            tx.status.held = Some(may_have_landed(slot));
-            tx.status.forgotten_as = Some(slot);
+            tx.status.held = Some(slot.map_or_else(has_not_landed, may_have_landed));
+            tx.status.forgotten_as = slot;
             self.changes.tx(tx, now);
         });
     }
@@ -595,6 +629,11 @@ fn may_have_landed(slot: Slot) -> Reason {
         "nonce {slot} of this account was used by something that this store does not know, and did the same: it may be this \
          transaction, which has landed then"
     );
+    Reason { code: ReasonCode::MayHaveLanded, text }
+}
+
+fn has_not_landed() -> Reason {
+    let text = "each nonce that did the same is accounted for by now, so it has not landed".to_owned();
     Reason { code: ReasonCode::MayHaveLanded, text }
 }
 

@@ -1,8 +1,10 @@
 //! Explain: one sentence for every transaction that waits, and for every lane that holds.
 
 use super::cheap::explain_cheap;
+use super::delegate::too_dear;
 use super::finish::comes_again;
 use super::{Lane, Prep, Settles, SlotRecord, Until, Waiting};
+use crate::fees::AtCeiling;
 use crate::journal::Entry;
 use crate::outcome::SendOutcome;
 use crate::ports::store::Older;
@@ -24,6 +26,10 @@ pub enum Hold {
     NoView,
     /// Commands that were there before are being read.
     Reading,
+    /// Nonces of ours went to something that this store does not know, and the endpoints may have more of it to show.
+    Behind,
+    /// This slot was used, by ours or by something else: which it was is being looked up.
+    LookingUp { slot: Slot },
     /// The endpoints show another chain.
     ChainChanged,
     /// Only one endpoint has given the count with which the lane is to begin.
@@ -34,6 +40,8 @@ pub enum Hold {
     NotCompared { below: Slot },
     /// A slot that is history is open again: the chain took back more than it calls final itself.
     FinalReplaced { slot: Slot },
+    /// The bytes of this slot do not go out again, and its no-op would have to offer more than the ceiling.
+    NoOpTooDear { slot: Slot, at: AtCeiling },
     /// An operator paused it.
     Paused,
 }
@@ -67,6 +75,16 @@ impl Hold {
             ),
             Self::NotCompared { below } => not_compared(*below),
             Self::Reading => "commands that were given before are being read".to_owned(),
+            Self::Behind => "another program, or a newer copy of this store, used nonces that transactions here were signed for, and \
+                 the endpoints may not have shown all of it yet: their newest block is old, or what used a nonce is not final. No nonces are \
+                 assigned until that is known, so that nothing is paid twice. If the chain makes no blocks and you know that there is no \
+                 more of it, resume the lane"
+                .to_owned(),
+            Self::LookingUp { slot } => format!(
+                "nonce {slot} was used before this node had looked at the chain, and it is being looked up by which transaction; if it was \
+                 none of ours, until that is final. No nonces are assigned until then, so that nothing is paid twice. If no endpoint can say \
+                 it, and you know that it was no payment of yours, resume the lane"
+            ),
             Self::NoView => "the chain has not been reached since the start".to_owned(),
             Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
                  still the same, a block that was final has been replaced: stop Landfall and run `landfall chain accept-reorg`, \
@@ -84,6 +102,11 @@ impl Hold {
                 "the chain took nonce {slot} back after it was settled: a reorganisation deeper than what the chain itself \
                  calls final; what was confirmed there is not on the chain any more. Look, then resume the lane: the \
                  nonce is filled by a no-op"
+            ),
+            Self::NoOpTooDear { slot, at } => format!(
+                "the bytes of nonce {slot} are not sent again, since they would delegate the account to an address that delegate_to does \
+                 not list any more; {}",
+                too_dear(at)
             ),
             Self::Paused => "an operator paused the lane".to_owned(),
         }
@@ -138,9 +161,8 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
              what that was, so that nothing is done twice{}",
             until_settled(*settles)
         ),
-        Until::Final { block: Some(block), confirmations } => {
-            let so_far = confirmations
-                .map_or(String::new(), |(has, needs)| format!(" ({has} of {needs} confirmations)"));
+        Until::Final { block: Some(block), so_far } => {
+            let so_far = so_far.map_or(String::new(), |so_far| so_far.to_string());
             format!(
                 "{which} {were} used by another program in block {block}; Landfall goes on when that is final{so_far}"
             )
@@ -152,9 +174,8 @@ fn unknown(first: Slot, last: Slot, until: &Until) -> String {
 }
 
 fn until_settled(settles: Option<Settles>) -> String {
-    let Some(Settles { block, confirmations }) = settles else { return String::new() };
-    let so_far =
-        confirmations.map_or(String::new(), |(has, needs)| format!(" ({has} of {needs} confirmations)"));
+    let Some(Settles { block, so_far }) = settles else { return String::new() };
+    let so_far = so_far.map_or(String::new(), |so_far| so_far.to_string());
     format!(". What they did up to block {block} must be final first{so_far}")
 }
 
@@ -162,7 +183,10 @@ impl Lane {
     /// Why no slots are handed out, if so.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
-        match self.held()? {
+        let Some(held) = self.held() else {
+            return self.no_op_too_dear().map(|(slot, at)| Hold::NoOpTooDear { slot, at });
+        };
+        match held {
             Hold::UnknownSlots { first, last, .. } => {
                 Some(Hold::UnknownSlots { first, last, until: self.unknown_until() })
             }
@@ -203,6 +227,12 @@ impl Lane {
         if !self.load.heard_all {
             return Some(Hold::Reading);
         }
+        if self.may_show_more() {
+            return Some(Hold::Behind);
+        }
+        if let Some(slot) = self.looks_up() {
+            return Some(Hold::LookingUp { slot });
+        }
         self.row.compared_from.filter(|below| below.0 > 0).map(|below| Hold::NotCompared { below })
     }
 
@@ -233,9 +263,11 @@ impl Lane {
         if let Some(
             hold @ (Hold::StoreOlder { .. }
             | Hold::TakenBack { .. }
+            | Hold::Behind
             | Hold::ChainChanged
             | Hold::UnknownSlots { .. }
             | Hold::NotCompared { .. }
+            | Hold::NoOpTooDear { .. }
             | Hold::FinalReplaced { .. }),
         ) = &hold
         {
@@ -324,11 +356,11 @@ impl Lane {
         if self.fills_come_first() {
             return "waiting for a nonce: those that an operator wants filled come first".to_owned();
         }
-        if let Some(end) = self.awaits_late() {
-            return format!(
-                "waiting for a nonce: all below {end} are used up by empty transactions first, until that is final, since something \
-                 that the store had forgotten when it was accepted may still land there"
-            );
+        if let Some(using_up) = self.using_up() {
+            return format!("waiting for a nonce: {}", using_up.sentence());
+        }
+        if let Some(pair) = self.explain_pair() {
+            return pair;
         }
         let out = self.slots.values().filter(|record| record.mined.is_none()).count();
         let ahead = self.waiting.values().filter(|other| other.tx.order < tx.order).count();
@@ -349,6 +381,7 @@ impl Lane {
             .lacks_witness(tx, receipt, now)
             .or_else(|| self.lacks_tag(receipt, finality))
             .or_else(|| self.lacks_second(record, receipt, finality));
+        let lacks = lacks.or_else(|| self.explain_second(tx));
         let why = lacks.map_or(String::new(), |lacks| format!("; {lacks}"));
         if comes_again(self.bound.get(&tx.id), record, receipt) {
             format!(
@@ -438,6 +471,11 @@ impl Lane {
         let mut said = unpaid;
         said.push_str(&self.explain_fresh(record, now).unwrap_or_default());
         said.push_str(&self.explain_refused(record, tx, now).unwrap_or_default());
+        if let Some(kept_back) = self.explain_kept_back(tx, slot) {
+            said.push_str(&kept_back);
+            return said;
+        }
+        said.push_str(&self.explain_unlisted(tx).unwrap_or_default());
         if tx.status.ending.is_some() {
             said.push_str("a no-op is to take its nonce; ");
         }

@@ -18,7 +18,7 @@ use crate::attempt::Attempt;
 use crate::journal::Entry;
 use crate::request::OnDisplaced;
 use crate::transaction::{Content, Ending, Reason, ReasonCode, Transaction, TxState, Won};
-use crate::view::{BlockRef, Receipt};
+use crate::view::{BlockRef, ChainView, Receipt};
 use crate::{Millis, Slot, TxId};
 
 /// A slot whose winner is final.
@@ -33,34 +33,23 @@ impl Lane {
     /// Ends every transaction whose winner is final and lets go of its slot.
     pub(super) fn settle(&mut self, now: Millis) {
         let Some(view) = self.live_view() else { return };
-        let done: Vec<Done> = self
-            .slots
-            .to_look_at(..)
-            .filter_map(|(slot, record)| {
-                let receipt = record.mined.as_ref()?;
-                let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
-                let finality =
-                    tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
-                let is_final = view.is_final(&receipt.block, finality)
-                    || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
-                    || self.planted_final(now);
-                let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
-                let given =
-                    if is_final { self.given_by(slot, record, receipt, &view) } else { GivenBy::Nobody };
-                let again = comes_again(bound, record, receipt);
-                let ends = match given {
-                    GivenBy::Two => {
-                        !again || settled_for(tx, &view, &self.settings) >= Some(receipt.block.number)
-                    }
-                    // What sends a transaction to another slot is not left to one endpoint.
-                    GivenBy::One => !again,
-                    GivenBy::Nobody => false,
-                };
-                let by_one = given == GivenBy::One
-                    || (view.witnessed.several && view.final_by_two(finality) < Some(receipt.block.number));
-                ends.then(|| Done { slot, receipt: receipt.clone(), by_one })
-            })
-            .collect();
+        self.note_lost_seconds();
+        let looked_at = self.slots.to_look_at(..);
+        let mut done: Vec<Done> =
+            looked_at.filter_map(|(slot, record)| self.done(slot, record, &view, now)).collect();
+        // One that waits for its second slot rests while that ends.
+        for first in self.mined_firsts() {
+            if let Err(at) = done.binary_search_by_key(&first, |done| done.slot)
+                && let Some(record) = self.slots.get(&first)
+            {
+                done.splice(at..at, self.done(first, record, &view, now));
+            }
+        }
+        if self.slots.any_double() {
+            let ending: Vec<Slot> = done.iter().map(|done| done.slot).collect();
+            let ends = |slot: Slot| ending.binary_search(&slot).is_ok();
+            done.retain(|done| self.second_is_used(done.slot, &done.receipt, ends));
+        }
         for done in done {
             let Done { slot, receipt, .. } = &done;
             let slot = *slot;
@@ -75,16 +64,42 @@ impl Lane {
         }
     }
 
+    /// The slot's winner, where it is final.
+    fn done(&self, slot: Slot, record: &SlotRecord, view: &ChainView, now: Millis) -> Option<Done> {
+        let receipt = record.mined.as_ref()?;
+        let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
+        let finality = tx.and_then(|tx| tx.request.options.finality).unwrap_or(self.settings.finality);
+        let is_final = view.is_final(&receipt.block, finality)
+            || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
+            || self.planted_final(now);
+        let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
+        let given = if is_final { self.given_by(slot, record, receipt, view) } else { GivenBy::Nobody };
+        let again = comes_again(bound, record, receipt);
+        let ends = match given {
+            GivenBy::Two => !again || settled_for(tx, view, &self.settings) >= Some(receipt.block.number),
+            // What sends a transaction to another slot is not left to one endpoint.
+            GivenBy::One => !again,
+            GivenBy::Nobody => false,
+        };
+        let by_one = given == GivenBy::One
+            || (view.witnessed.several && view.final_by_two(finality) < Some(receipt.block.number));
+        ends.then(|| Done { slot, receipt: receipt.clone(), by_one })
+    }
+
     fn finish(&mut self, done: &Done, now: Millis) {
         let Done { slot, receipt, by_one } = done;
         let slot = *slot;
+        self.tell_left_second(slot, now);
+        let is_pair = self.spoke_for_second(slot);
         let Some(record) = self.slots.get(&slot) else { return };
         let Some(winner) = record.attempts.iter().find(|attempt| attempt.hash == receipt.hash).cloned()
         else {
             return;
         };
         let Some(mut tx) = record.tx.and_then(|id| self.bound.remove(&id)) else { return };
-        if tx.takes_two_slots() && !uses_two(&tx, &winner) {
+        if uses_two(&tx, &winner) {
+            self.end_second(slot, receipt.block);
+        } else if tx.takes_two_slots() && !is_pair {
             self.free_second_slot(slot);
         }
         if is_asked_for_again(&tx, &winner) {
@@ -155,7 +170,12 @@ impl Lane {
         if record.mined.is_some() || record.attempts.is_empty() {
             return;
         }
+        // Whoever has seen its authorization could use the next slot: that gets a no-op first.
+        if self.second_is_open(slot) {
+            return self.take_unproven(slot, now);
+        }
         let id = record.tx;
+        self.tell_used_second(slot, block, now);
         let tx = id.and_then(|id| self.bound.remove(&id));
         if id.is_some_and(|id| self.reopened.remove(&id).is_some()) {
             self.changes.journal(id, now, Entry::FinalLost { slot, block });

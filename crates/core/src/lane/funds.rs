@@ -21,9 +21,9 @@ use crate::attempt::{Attempt, Draft, Sealed};
 use crate::fees::{Fees, first_price};
 use crate::journal::Entry;
 use crate::request::{AccessItem, OnInsufficientFunds};
-use crate::transaction::{ReasonCode, Transaction};
+use crate::transaction::{Ending, ReasonCode, Transaction};
 use crate::view::ChainView;
-use crate::{Gas, Millis, Price, Slot, TxId, Wei};
+use crate::{Account, Gas, Millis, Price, Slot, TxId, Wei};
 
 /// A no-op's bytes with its signature, and what an envelope adds to data.
 pub(super) const NO_OP_BYTES: usize = 200;
@@ -232,8 +232,9 @@ impl Lane {
         self.funds_low = low;
     }
 
-    /// Ends those whose own gas no block can hold (at admission the limit may not have been known yet), and those that the
-    /// whole balance could not pay and whose callers do not want to wait. What says so was read for it.
+    /// Ends those whose own gas no block can hold (at admission the limit may not have been known yet), those that the
+    /// whole balance could not pay and whose callers do not want to wait, and delegations that the operator does not list any
+    /// more. What the chain says was read for it.
     pub(super) fn fail_hopeless(&mut self, now: Millis) {
         let Some(view) = self.live_view() else { return };
         let block = view.head.gas_limit;
@@ -241,7 +242,9 @@ impl Lane {
         let balance = view.balance(&self.id.signer);
         let hopeless = |waiting: &Waiting| {
             let too_much = waiting.tx.payload().gas.filter(|gas| *gas > limit);
-            too_much.map(|gas| Hopeless::Gas { gas, limit }).or_else(|| self.unpayable(waiting, balance?))
+            let too_much = too_much.map(|gas| Hopeless::Gas { gas, limit });
+            let unlisted = || self.waits_unlisted(waiting).map(Hopeless::Delegation);
+            unlisted().or(too_much).or_else(|| self.unpayable(waiting, balance?))
         };
         let judged = self.waiting.to_judge(self.slots.looks_at_all());
         let mut verdicts: Vec<(TxId, Option<Hopeless>)> =
@@ -252,10 +255,21 @@ impl Lane {
         for (id, verdict) in verdicts {
             match verdict {
                 None => self.no_doubt(id, By::Facts),
-                Some(hopeless) if self.waiting.contains(id) && self.is_certain(id, By::Facts) => {
-                    self.fail_waiting(id, hopeless.code(), hopeless.to_string(), now);
+                Some(Hopeless::Delegation(to)) => {
+                    let reason = super::delegate::reason(self.id.signer, to);
+                    self.begin_ending(id, Ending::Fail(reason), now);
                 }
-                Some(_) => {}
+                Some(Hopeless::Gas { .. } | Hopeless::Funds { .. })
+                    if !self.waiting.contains(id) || !self.is_certain(id, By::Facts) => {}
+                Some(Hopeless::Gas { gas, limit }) => {
+                    let text =
+                        format!("its gas of {gas} is above the limit of {limit} that this chain has for one");
+                    self.fail_waiting(id, ReasonCode::Invalid, text, now);
+                }
+                Some(Hopeless::Funds { balance, needs }) => {
+                    let text = format!("the account has {balance} wei and it needs up to {needs}");
+                    self.fail_waiting(id, ReasonCode::InsufficientFunds, text, now);
+                }
             }
         }
     }
@@ -271,28 +285,14 @@ impl Lane {
 
 /// Why a transaction can never have a slot.
 enum Hopeless {
-    Gas { gas: Gas, limit: Gas },
-    Funds { balance: Wei, needs: U256 },
-}
-
-impl Hopeless {
-    fn code(&self) -> ReasonCode {
-        match self {
-            Self::Gas { .. } => ReasonCode::Invalid,
-            Self::Funds { .. } => ReasonCode::InsufficientFunds,
-        }
-    }
-}
-
-impl std::fmt::Display for Hopeless {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gas { gas, limit } => {
-                write!(f, "its gas of {gas} is above the limit of {limit} that this chain has for one")
-            }
-            Self::Funds { balance, needs } => {
-                write!(f, "the account has {balance} wei and it needs up to {needs}")
-            }
-        }
-    }
+    Gas {
+        gas: Gas,
+        limit: Gas,
+    },
+    Funds {
+        balance: Wei,
+        needs: U256,
+    },
+    /// It would delegate the account to this address.
+    Delegation(Account),
 }

@@ -48,6 +48,11 @@ impl Kept {
         self.slots.contains_key(&slot)
     }
 
+    /// Whether one of these slots is still watched.
+    pub(super) fn any_of(&self, slots: std::ops::Range<Slot>) -> bool {
+        self.slots.range(slots).next().is_some()
+    }
+
     /// The slot's winner and its block, where it was one of ours.
     pub(super) fn winner(&self, slot: Slot) -> Option<(TxHash, BlockRef)> {
         let kept = self.slots.get(&slot)?;

@@ -11,8 +11,8 @@
 //! The files follow a transaction's life: [`admit`], [`check`], [`allocate`], [`sign`], [`broadcast`] within its
 //! [`window`], [`probe`], [`refuse`], [`cheap`], [`reprice`], [`watch`], [`second`], [`finish`], [`keep`]; [`command`] takes what callers and operators ask
 //! for on the way ([`replace`], [`hurry`], [`cancel_all`], [`fill`], [`reset`], [`settle`]), [`older`] holds what a store that went back may
-//! not do, [`after`] who follows whom,
-//! [`explain`] the sentences, [`counts`] the numbers for
+//! not do, [`after`] who follows whom, [`delegate`] to whose code the account may be delegated, [`pair`] the
+//! second slot of such a transaction, [`explain`] the sentences, [`counts`] the numbers for
 //! gauges, [`alarm`] what must never happen. [`slots`] and [`queue`] hold what is out and what waits, and know what of it
 //! a turn has to look at.
 //! Recovery has no file: a freshly loaded lane goes through the same steps.
@@ -30,6 +30,7 @@ mod check;
 mod command;
 mod compare;
 mod counts;
+mod delegate;
 mod doubt;
 mod explain;
 mod fill;
@@ -38,6 +39,7 @@ mod funds;
 mod hurry;
 mod keep;
 mod older;
+mod pair;
 mod planted;
 mod probe;
 mod prove;
@@ -84,10 +86,11 @@ pub use check::{PrepareJob, PrepareTarget, Prepared};
 pub use counts::LaneCounts;
 pub use explain::{Hold, also_delegates, in_block};
 pub use fill::MOST_SLOTS;
+pub use older::UsingUp;
 pub use probe::Pooled;
 pub use replace::MOST_CONTENTS;
 pub use settle::taken_sentence;
-pub use stranger::{Settles, UnknownSlot, Until};
+pub use stranger::{Settles, SoFar, UnknownSlot, Until};
 
 use queue::{Queue, Waiting};
 use transactions::Transactions;
@@ -403,6 +406,7 @@ pub struct Lane {
     accepted: BTreeSet<CommandId>,
     /// The count that the chain had then.
     accepted_from: Option<Slot>,
+    accepted_at: Option<older::Word>,
     /// When the last turn was.
     turned_at: Millis,
     /// Commands that were read and left where they are until the store is accepted.
@@ -506,6 +510,7 @@ impl Lane {
             older: record.older,
             accepted: BTreeSet::new(),
             accepted_from: None,
+            accepted_at: None,
             turned_at: Millis(0),
             left_open: BTreeSet::new(),
             asked_by: BTreeMap::new(),
@@ -645,6 +650,11 @@ impl Lane {
         self.finish_settles(now);
         self.finish_resumes(now);
         self.adopt_strangers(now);
+        // What took other slots is known by now, and a first slot may have waited for that.
+        self.end_unlisted(now);
+        if !self.mined_firsts().is_empty() {
+            self.settle(now);
+        }
         self.finish_fills(now);
         // After what has ended, whose budget others may have.
         if self.settings.reserve_before_signing {
@@ -712,6 +722,7 @@ impl Lane {
         let mut plan = Plan::default();
         self.begin_turn(now);
         self.wake_for_window(&mut plan);
+        self.wake_for_acceptance(&mut plan, now);
         if !self.is_older() {
             self.plan_prepare(&mut plan, now);
             self.plan_sign(&mut plan, now);
@@ -751,7 +762,8 @@ impl Lane {
             || self.load.more
             || !self.row.returned.is_empty()
             || !self.fills.is_empty()
-            || !self.slots.bare().is_empty();
+            || !self.slots.bare().is_empty()
+            || self.seconds_to_come();
         has && matches!(self.held(), None | Some(Hold::Paused))
     }
 

@@ -10,13 +10,54 @@
 //!
 //! Accepted, it stays older until what took those slots was compared with what waits ([`super::compare`]).
 
-use super::Lane;
 use super::compare::{Compared, first_forgotten};
+use super::{Lane, Plan};
 use crate::journal::Entry;
 use crate::ports::store::{CommandKind, Older};
+use crate::view::PRESENT;
 use crate::{CommandId, Millis, Slot};
 
+/// When a person accepted the store, and when this lane heard of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word {
+    said_at: Millis,
+    heard_at: Millis,
+}
+
+/// Slots that no-ops use up after an acceptance, since bytes that the store has forgotten may be out for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsingUp {
+    pub first: Slot,
+    pub last: Slot,
+    /// So many of them are used for good: no reorganisation is expected to take them back.
+    pub done: u64,
+}
+
+impl UsingUp {
+    /// The sentence for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { first, last, done } = self;
+        let all = last.0.saturating_sub(first.0).saturating_add(1);
+        format!(
+            "using up nonces {first} to {last} by empty transactions, since the store that this copy took the place of may have sent something with them; \
+             {done} of {all} are settled, and what waits is sent when all are"
+        )
+    }
+}
+
 impl Lane {
+    /// How far the slots are used up for which bytes may be out that an accepted store has forgotten. None if nothing waits for that.
+    #[must_use]
+    pub fn using_up(&self) -> Option<UsingUp> {
+        let end = self.awaits_late().filter(|_| self.held().is_none() && !self.waiting.is_empty())?;
+        let (first, count) = (self.row.accepted_below?, self.chain_count()?);
+        let is_open =
+            |slot: Slot| slot >= count || self.slots.contains_key(&slot) || self.kept.contains(slot);
+        let done = (first.0..end.0).filter(|slot| !is_open(Slot(*slot))).count() as u64;
+        Some(UsingUp { first, last: Slot(end.0.checked_sub(1)?), done })
+    }
+
     /// The store is an older copy, and this lane has not gone on by a person's word yet.
     pub(super) fn is_older(&self) -> bool {
         self.older.is_some()
@@ -38,9 +79,17 @@ impl Lane {
     }
 
     /// A person has accepted the store as it is.
-    pub(super) fn accept_store(&mut self, command: CommandId, seen: Option<Slot>) {
+    pub(super) fn accept_store(
+        &mut self,
+        command: CommandId,
+        seen: Option<Slot>,
+        said_at: Millis,
+        now: Millis,
+    ) {
         if self.accepted.insert(command) {
             self.accepted_from = self.accepted_from.max(seen);
+            let before = self.accepted_at.map_or(said_at, |word| word.said_at.max(said_at));
+            self.accepted_at = Some(Word { said_at: before, heard_at: now });
             self.older = Some(Older::Accepted);
             // Replaces among the commands that were left where they are: see below.
             self.left_open.clear();
@@ -63,7 +112,11 @@ impl Lane {
     /// of the head: what landed since an older one is what must be compared.
     pub(super) fn take_acceptance(&mut self, now: Millis) {
         let Some(count) = self.chain_count().filter(|_| self.is_accepted()) else { return };
-        if !self.may_bind() || !self.shows_all_again(count) || !self.load.heard_all {
+        if !self.may_bind()
+            || !self.shows_all_again(count)
+            || !self.load.heard_all
+            || !self.shows_acceptance(now)
+        {
             return;
         }
         let mut did = String::new();
@@ -100,6 +153,7 @@ impl Lane {
             self.row.compared_from = self.row.compared_from.filter(|from| from.0 > 0);
         }
         (self.older, self.accepted_from, self.row.older_count) = (None, None, None);
+        self.accepted_at = None;
         // Commands that were left where they are. A load that is under way does not show them.
         self.left_open.clear();
         self.spoken_of.clear();
@@ -108,6 +162,25 @@ impl Lane {
         self.load.skips_commands = self.load.running;
         for command in std::mem::take(&mut self.accepted) {
             self.finish_command(command);
+        }
+    }
+
+    /// The head is of after the word: what landed until then is compared, and not taken for another program's. An endpoint was allowed to be so
+    /// far behind when the word was given, and by then has shown it; so a chain that rests, or a clock that is wrong, costs no more.
+    fn shows_acceptance(&mut self, now: Millis) -> bool {
+        let head = self.view.as_ref().map(|view| view.head.timestamp);
+        let Some(word) = &mut self.accepted_at else { return true };
+        // The clock went back.
+        word.heard_at = word.heard_at.min(now);
+        head >= Some(word.said_at) || now >= word.heard_at.after(PRESENT)
+    }
+
+    /// When an acceptance is followed at the latest, whatever the chain does.
+    pub(super) fn wake_for_acceptance(&self, plan: &mut Plan, now: Millis) {
+        let word = self.accepted_at.filter(|_| self.is_accepted());
+        // Later it waits for something else.
+        if let Some(at) = word.map(|word| word.heard_at.after(PRESENT)).filter(|at| *at > now) {
+            plan.wake(at);
         }
     }
 

@@ -184,11 +184,6 @@ impl Lane {
         }
     }
 
-    /// One nonce is as good as another.
-    pub(super) fn planted_one_nonce(&self) -> bool {
-        self.has_planted(PlantedInLane::OneNonceForAll)
-    }
-
     /// The slot that a word is about: the one that is known now, whenever it was given.
     pub(super) fn planted_shown(&self, id: TxId, shown: Option<Slot>) -> Option<Slot> {
         if shown.is_none() && self.has_planted(PlantedInLane::WordsFromBefore) {

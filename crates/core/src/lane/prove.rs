@@ -95,6 +95,7 @@ impl Lane {
             }
             Some(_) | None => {
                 self.remember_late(slot, taker, now);
+                self.remember_unaccounted((slot, block), taker, now);
                 self.slot_is_foreign(slot, block, now);
             }
         }

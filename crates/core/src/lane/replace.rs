@@ -92,8 +92,10 @@ impl Lane {
     /// It has passed everything that it must pass before it is signed.
     pub(super) fn may_be_signed(&self, record: &SlotRecord) -> bool {
         let tx = record.tx.and_then(|id| self.bound.get(&id));
-        tx.is_some_and(|tx| !needs_approval(tx, &self.settings))
+        tx.is_some_and(|tx| !needs_approval(tx, &self.settings) && self.unlisted(tx.payload()).is_none())
             && matches!(record.work.fresh, Prep::Ready { .. })
+            // A no-op for the slot after it may have to be signed with it.
+            && (self.no_op_gas.is_some() || !self.seconds_to_come())
     }
 
     /// Checks for new contents of slots that are open.

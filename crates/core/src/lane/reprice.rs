@@ -146,6 +146,9 @@ impl Lane {
         let tx = record.tx.and_then(|id| self.bound.get(&id).or_else(|| self.reopened.get(&id)));
         let version = self.wanted_version(record);
         let no_op = tx.is_none_or(|tx| tx.is_no_op_at(version));
+        if tx.is_some_and(|tx| !no_op && self.unlisted(tx.payload_of(version)).is_some()) {
+            return None;
+        }
         let gas = match (no_op, before.no_op, &record.work.fresh) {
             (true, false, _) => self.no_op_gas?,
             (false, _, Prep::Ready { gas }) if before.version < version => *gas,

@@ -161,9 +161,9 @@ impl Lane {
     /// The account's count at the block of the receipt or above it, where it has not passed the slot: then nothing of the slot
     /// is in that block.
     fn uncounted(&self, slot: Slot, receipt: &Receipt, view: &ChainView) -> Option<Slot> {
-        let account = view.accounts.get(&self.id.signer)?;
+        let account = view.accounts.get(&self.id.signer).filter(|account| account.count <= slot)?;
         let is_of_it = account.at.number >= receipt.block.number && view.shows(&account.at);
-        Some(account.count).filter(|count| is_of_it && *count <= slot)
+        is_of_it.then_some(account.count)
     }
 
     /// Why a receipt does not end its transaction, although its block would.

@@ -81,6 +81,9 @@ impl Lane {
         let tx = record.tx.and_then(|id| self.bound.get(&id))?;
         let gas = record.work.gas.or(tx.payload().gas)?;
         let no_op = tx.is_no_op();
+        if !no_op && self.unlisted(tx.payload()).is_some() {
+            return None;
+        }
         Some(Draft {
             serial: 0,
             lane: self.id,

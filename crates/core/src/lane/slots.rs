@@ -119,6 +119,14 @@ impl Slots {
         &self.bare
     }
 
+    pub(super) fn is_double(&self, slot: Slot) -> bool {
+        !self.double.is_empty() && self.double.contains(&slot)
+    }
+
+    pub(super) fn any_double(&self) -> bool {
+        !self.double.is_empty()
+    }
+
     /// The records of slots whose transactions may use up two.
     pub(super) fn double(&self) -> impl Iterator<Item = &SlotRecord> {
         self.double.iter().filter_map(|slot| self.records.get(slot).map(Box::as_ref))

@@ -2,17 +2,18 @@
 //!
 //! | found out | what happens |
 //! |---|---|
-//! | while this owner held the lane, and everything was accounted for before | once each is proven foreign, the lane goes on by itself |
+//! | while this owner held the lane, and everything was accounted for before, at a head of the present | once each is proven foreign, the lane goes on by itself |
 //! | at any other load | they may be ours, from a newer copy of the store: the lane holds until a person resumes it, or by itself after the same proof where the signer says so |
 //! | one does the same as a transaction that waits | as at a load, whoever the signer is: to go on would do it twice |
 //!
 //! Meanwhile what took each is looked up, and shown. A resume waits for that ([`super::compare`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::compare::Compared;
 use super::prove::settled_for;
-use super::{Action, Lane, Plan, Prep, Proof, back_off};
+use super::{Action, Lane, Plan, Prep, Proof, SlotRecord, back_off};
 use crate::journal::Entry;
 use crate::ports::chain::Taker;
 use crate::settings::OnUnknownSlots;
@@ -42,13 +43,50 @@ pub struct UnknownSlot {
 /// Is everything that the chain has used of this account known?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Accounted {
-    /// The chain's count was not seen yet.
+    /// The chain's count was not seen yet, at a head of the present.
     #[default]
     Open,
     /// It was not when the lane was loaded.
     No,
     /// At this head it was, and this owner has held the lane since.
     At(BlockRef),
+}
+
+/// How long the newest block has to keep up with the clock before it counts that everything from before was shown: what an endpoint holds
+/// back for less than that, it has shown by then.
+const IN_STEP: Duration = Duration::from_secs(300);
+
+/// Blocks are not made every second.
+const OUT_OF_STEP: Duration = Duration::from_secs(60);
+
+/// The newest block's time, watched beside a clock that calls it old: a chain that stands still or is being caught up with does not keep
+/// up with the clock, one on a machine whose clock is wrong does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Watched {
+    since: Millis,
+    head: Millis,
+    /// It kept up for long enough.
+    is_enough: bool,
+}
+
+impl Watched {
+    fn from(now: Millis, head: Millis) -> Self {
+        Self { since: now, head, is_enough: false }
+    }
+
+    fn after(self, now: Millis, head: Millis) -> Self {
+        if self.is_enough {
+            return self;
+        }
+        let (Some(passed), Some(moved)) = (now.0.checked_sub(self.since.0), head.0.checked_sub(self.head.0))
+        else {
+            return Self::from(now, head);
+        };
+        if u128::from(passed.abs_diff(moved)) > OUT_OF_STEP.as_millis() {
+            return Self::from(now, head);
+        }
+        Self { is_enough: u128::from(passed.min(moved)) >= IN_STEP.as_millis(), ..self }
+    }
 }
 
 /// What is known of one of them.
@@ -72,6 +110,8 @@ enum Depth {
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     accounted: Accounted,
+    /// While that is open.
+    watched: Option<Watched>,
     found: BTreeMap<Slot, Found>,
     /// Slots that were kept for a transaction which takes two, and were used by something else.
     seconds: BTreeSet<Slot>,
@@ -147,8 +187,9 @@ impl Strangers {
         }
     }
 
-    pub(super) fn note_second(&mut self, slot: Slot) {
-        self.seconds.insert(slot);
+    /// False: it was noted before.
+    pub(super) fn note_second(&mut self, slot: Slot) -> bool {
+        self.seconds.insert(slot)
     }
 
     /// It was looked up since this owner has the lane.
@@ -185,6 +226,38 @@ impl Lane {
         self.forget_found();
     }
 
+    /// Something that this store does not know has taken slots of ours, and what took others is still to be seen: a transaction that
+    /// gets another slot before that may be the one that landed there. What is used later is somebody else's, and stops nothing.
+    pub(super) fn may_show_more(&self) -> bool {
+        if self.row.forgotten.is_empty() {
+            return false;
+        }
+        self.strangers.accounted == Accounted::Open
+            && (!self.strangers.watched.is_some_and(|watched| watched.is_enough)
+                || self.passed_unseen().is_some())
+    }
+
+    /// The lowest slot with bytes of ours that was used before this owner had accounted for everything, and of which is not known by
+    /// what. It may be the work of a newer copy of this store, and do what waits.
+    pub(super) fn looks_up(&self) -> Option<Slot> {
+        if self.strangers.accounted != Accounted::Open {
+            return None;
+        }
+        self.passed_unseen()
+    }
+
+    fn passed_unseen(&self) -> Option<Slot> {
+        let count = self.chain_count()?;
+        // What took a slot that waits for a person's word is known.
+        let is_seen = |record: &SlotRecord| {
+            let tx = record.tx.and_then(|id| self.bound.get(&id));
+            tx.is_some_and(|tx| tx.status.taken.is_some())
+        };
+        let is_unseen =
+            |record: &SlotRecord| record.mined.is_none() && !record.attempts.is_empty() && !is_seen(record);
+        self.slots.range(..count).find(|(_, record)| is_unseen(record)).map(|(slot, _)| *slot)
+    }
+
     /// What was seen of the slots that we do not know.
     pub(super) fn seen_takers(&self) -> impl Iterator<Item = (Slot, &(BlockRef, Option<Taker>))> {
         self.strangers.found.iter().filter_map(|(slot, found)| Some((*slot, found.seen.as_ref()?)))
@@ -197,16 +270,28 @@ impl Lane {
             && self.unknown_slots().is_some()
     }
 
-    /// A count was seen.
-    pub(super) fn account_for(&mut self) {
+    /// A count was seen. One of a head from long ago tells nothing of what was used since: a node that has to catch up shows it later, and
+    /// it may be ours, from a newer copy of the store.
+    pub(super) fn account_for(&mut self, now: Millis) {
         let Some(at) = self.account().map(|account| account.at) else { return };
         // What an older copy has forgotten may be in a pool: only a person can say that everything is known.
         if self.is_older() {
             self.strangers.accounted = Accounted::No;
         }
         if self.strangers.accounted == Accounted::Open {
-            let known = self.unknown_slots().is_none();
-            self.strangers.accounted = if known { Accounted::At(at) } else { Accounted::No };
+            let is_present = self.view.as_ref().is_some_and(|view| !view.is_old(now));
+            if let Some(head) = self.view.as_ref().map(|view| view.head.timestamp) {
+                let watched = self.strangers.watched;
+                self.strangers.watched =
+                    Some(watched.map_or(Watched::from(now, head), |watched| watched.after(now, head)));
+            }
+            // A head that has kept up with the clock for long has shown what there was, whatever its date.
+            let is_present = is_present || self.strangers.watched.is_some_and(|watched| watched.is_enough);
+            self.strangers.accounted = match self.unknown_slots() {
+                Some(_) => Accounted::No,
+                None if is_present && self.passed_unseen().is_none() => Accounted::At(at),
+                None => Accounted::Open,
+            };
         }
         self.forget_found();
     }
@@ -412,15 +497,19 @@ impl Lane {
         if !adopts && block.map_or(self.accounted_at().is_none(), |block| !self.may_adopt(&block)) {
             return Until::Person;
         }
-        let confirmations = block.and_then(|block| self.confirmations_until_settled(&block));
-        Until::Final { block: block.map(|block| block.number), confirmations }
+        let so_far = block.and_then(|block| self.until_settled(&block));
+        Until::Final { block: block.map(|block| block.number), so_far }
     }
 
-    /// How many confirmations a block has, and how many make it settled.
-    fn confirmations_until_settled(&self, block: &BlockRef) -> Option<(u64, u64)> {
+    /// How far a block is from settled.
+    fn until_settled(&self, block: &BlockRef) -> Option<SoFar> {
         let view = self.live_view()?;
         let settled = settled_for(None, &view, &self.settings)?;
-        Some((view.confirmations(block), view.head.at.number.saturating_sub(settled)))
+        if view.finalized.is_some() {
+            return Some(SoFar::FinalUpTo(settled));
+        }
+        let needs = view.head.at.number.saturating_sub(settled);
+        Some(SoFar::Confirmations { has: view.confirmations(block), needs })
     }
 
     /// The newest block that must settle before a comparison is done: of all that an older store does not know, elsewhere of what did the
@@ -436,15 +525,33 @@ impl Lane {
             Some(*block)
         });
         let block = open.max_by_key(|block| block.number)?;
-        Some(Settles { block: block.number, confirmations: self.confirmations_until_settled(&block) })
+        Some(Settles { block: block.number, so_far: self.until_settled(&block) })
     }
 }
 
-/// A block that must settle first: so many confirmations of so many.
+/// How far a block is from settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoFar {
+    /// By blocks on top of it.
+    Confirmations { has: u64, needs: u64 },
+    /// By the chain's own word, which it has given up to this block. How far its head is ahead of that says nothing.
+    FinalUpTo(u64),
+}
+
+impl std::fmt::Display for SoFar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Confirmations { has, needs } => write!(f, " ({has} of {needs} confirmations)"),
+            Self::FinalUpTo(block) => write!(f, " (the chain calls blocks up to {block} final)"),
+        }
+    }
+}
+
+/// A block that must settle first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settles {
     pub block: u64,
-    pub confirmations: Option<(u64, u64)>,
+    pub so_far: Option<SoFar>,
 }
 
 /// What a lane that holds for unknown slots waits for.
@@ -458,6 +565,6 @@ pub enum Until {
     Unread { first: Slot, last: Slot },
     /// A person has spoken, and what took them is being looked up.
     LookedUp { settles: Option<Settles> },
-    /// What took the lowest of them is final: so many confirmations of so many, once its block is known.
-    Final { block: Option<u64>, confirmations: Option<(u64, u64)> },
+    /// The transaction that took the lowest of them is final: how far that is, once its block is known.
+    Final { block: Option<u64>, so_far: Option<SoFar> },
 }

@@ -52,7 +52,7 @@ impl Lane {
             self.check_winners(goes_on, now);
             self.check_taken(now);
         }
-        self.account_for();
+        self.account_for(now);
         self.watch_kept(goes_on, now);
         for receipt in receipts {
             self.take_receipt(receipt, head, now);

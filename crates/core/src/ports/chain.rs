@@ -117,6 +117,15 @@ pub struct NoRoom {
     pub text: String,
 }
 
+/// The way on which something of a caller's goes to the endpoints. Each has health, pace and places of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Questions that are passed on as they are.
+    Questions,
+    /// Bytes that callers signed, and what has to be known of them: no question of anybody holds these up.
+    Sends,
+}
+
 /// Room for the bytes of one answer, taken while it is read.
 pub trait Room: Send + Sync {
     /// Takes room for so many more bytes.
@@ -126,6 +135,9 @@ pub trait Room: Send + Sync {
     /// Whose question it is, for a share of what questions may take at once. All without a name share everything.
     fn owner(&self) -> &str {
         ""
+    }
+    fn way(&self) -> Way {
+        Way::Questions
     }
 }
 
@@ -137,6 +149,7 @@ pub struct SignedTx {
     pub slot: Slot,
     /// None: it says no chain, and would be valid on any.
     pub chain: Option<ChainId>,
+    pub gas: Gas,
     /// The most that it can take from its sender: value, and gas and blobs at their highest price.
     pub most: Wei,
     /// The transaction as nodes show one that is in no block.
@@ -232,6 +245,12 @@ pub trait Chain: Send + Sync {
     async fn estimate(&self, calls: &[Call]) -> Vec<Result<Gas, EstimateFailure>>;
     /// Sends each byte string to the endpoints and merges their answers; one report for each, in the order asked.
     async fn send(&self, raw: &[Sealed]) -> Vec<SendReport>;
+    /// Sends bytes that a caller signed, for whom this is; the report is for that caller. It goes by [`Way::Sends`] and, as
+    /// [`Self::ask`], changes nothing of what the engine knows of its endpoints.
+    async fn send_for(&self, raw: &Sealed, _owner: &str) -> SendReport {
+        let reports = self.send(std::slice::from_ref(raw)).await;
+        reports.into_iter().next().unwrap_or_else(SendReport::unheard)
+    }
     /// Passes a question of a caller's on, and gives the JSON of its result as the endpoint wrote it. It changes nothing of what
     /// [`Self::endpoints`] shows, nor of how the other questions here are asked.
     async fn ask(
@@ -242,6 +261,16 @@ pub trait Chain: Send + Sync {
     ) -> Result<String, AskError> {
         let (chain, text) = (self.id(), format!("{method} cannot be passed on here"));
         Err(AskError::NoAnswer(Error::Unreachable { chain, doing: "answer a caller", text }))
+    }
+    /// The same of every endpoint for callers, and the answer of each: for what one endpoint's word is not enough. Each of them
+    /// may answer a little; the room only says whose turn it is.
+    async fn ask_each(
+        &self,
+        method: &str,
+        params: &serde_json::Value,
+        room: &dyn Room,
+    ) -> Vec<Result<String, AskError>> {
+        vec![self.ask(method, params, room).await]
     }
     /// The transactions of an account in the pool of each configured endpoint, whether it is ready or behind a gap; one look for each. An
     /// endpoint that is down or does not tell is among them: nobody knows what its pool holds.

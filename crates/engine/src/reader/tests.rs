@@ -16,6 +16,10 @@ struct EverySecond {
     asked: Mutex<Vec<B256>>,
     /// What it calls the blocks it is asked for, if not by their names.
     misnames: bool,
+    /// It does not lose its answers but says that it does not know the block.
+    denies: bool,
+    /// The first word on this block names another one below it.
+    lies_about: Option<u64>,
 }
 
 impl EverySecond {
@@ -49,11 +53,21 @@ impl Chain for EverySecond {
 
     async fn block(&self, which: BlockAt) -> Result<Option<Block>, Error> {
         let BlockAt::Hash(hash) = which else { panic!("asked for {which:?}") };
-        self.answers(hash)?;
+        let answer = self.answers(hash);
+        if self.denies && answer.is_err() {
+            return Ok(None);
+        }
+        answer?;
+        let Some(number) = (0..64).find(|number| at(*number).hash == hash) else { return Ok(None) };
+        let is_first = self.asked.lock().unwrap().iter().filter(|asked| **asked == hash).count() <= 2;
+        let parent = match self.lies_about == Some(number) && is_first {
+            true => B256::ZERO,
+            false => at(number.saturating_sub(1)).hash,
+        };
         let hash = if self.misnames { at(99).hash } else { hash };
         Ok(Some(Block {
-            at: BlockRef { number: 1, hash },
-            parent: B256::ZERO,
+            at: BlockRef { number, hash },
+            parent,
             timestamp: Millis(1),
             gas_limit: Gas(30_000_000),
             base_fee: None,
@@ -153,4 +167,29 @@ async fn a_block_that_has_another_name_is_not_kept() {
         reader.block(at(1).hash).await.ok();
     }
     assert_eq!(chain.asked(), 4);
+}
+
+/// One look from a head down to the first block; it ends at the first that is missing.
+async fn walk(reader: &mut Reader, head: u64) -> bool {
+    let parent = at(head - 1).hash;
+    let (timestamp, gas_limit) = (Millis(1), Gas(30_000_000));
+    let mut lowest = Some(Block { at: at(head), parent, timestamp, gas_limit, base_fee: None });
+    while let Some(block) = lowest.filter(|block| block.at.number > 0) {
+        lowest = reader.parent(&block).await.unwrap();
+    }
+    lowest.is_some()
+}
+
+#[tokio::test]
+async fn a_way_down_is_gone_on_with_where_blocks_are_often_missing() {
+    for lies_about in [None, Some(20)] {
+        let chain = Arc::new(EverySecond { denies: true, lies_about, ..EverySecond::default() });
+        let mut reader = Reader::new(chain.clone());
+        let mut looks = 1;
+        while !walk(&mut reader, 40).await {
+            looks += 1;
+            assert!(looks < 200, "it begins anew each time");
+        }
+        assert!(chain.asked() < 8 * 40, "asked {} times for forty blocks", chain.asked());
+    }
 }

@@ -20,7 +20,10 @@ use landfall_core::{
 };
 
 use super::{Counting, Down, Handled, LANE, TokioClock, parts, submission, submit};
-use crate::{AcceptError, ChainParts, Engine, Parts, Submission, Told};
+use crate::{AcceptError, ChainParts, Despite, Engine, Parts, Submission, SubmitError, Told};
+
+/// The chains of these tests make no blocks.
+const POOLS: Despite = Despite { pool: false, old_head: true };
 
 /// An engine on a store that was put back, whose chain has endpoints with these pools.
 async fn put_back(pools: Vec<PoolLook>) -> Engine {
@@ -103,9 +106,9 @@ fn silent(endpoint: &str) -> PoolLook {
 async fn refused(pools: Vec<PoolLook>) -> AcceptError {
     let engine = put_back(pools).await;
     let handle = engine.handle();
-    let refused = handle.accept_store(false, None).await.unwrap_err();
+    let refused = handle.accept_store(POOLS, None).await.unwrap_err();
     assert!(handle.older().await.unwrap().is_some(), "nothing was accepted");
-    handle.accept_store(true, None).await.unwrap();
+    handle.accept_store(Despite::ALL, None).await.unwrap();
     assert!(handle.older().await.unwrap().is_none());
     engine.stop().await;
     refused
@@ -132,7 +135,7 @@ async fn one_pool_that_is_not_known_refuses_the_store_unless_another_is_known_to
 #[tokio::test(start_paused = true)]
 async fn a_store_is_accepted_when_every_pool_is_empty() {
     let engine = put_back(vec![holds("one", &[]), holds("two", &[])]).await;
-    assert_eq!(engine.handle().accept_store(false, None).await.unwrap().len(), 1);
+    assert_eq!(engine.handle().accept_store(POOLS, None).await.unwrap().len(), 1);
     engine.stop().await;
 }
 
@@ -157,7 +160,7 @@ async fn a_lane_that_only_another_node_has_a_signer_for_is_looked_at_too() {
     without.chains.insert(LANE.chain, chain);
     let refused = async |parts: Parts| {
         let engine = Engine::start(parts).await.unwrap();
-        let refused = engine.handle().accept_store(false, None).await.unwrap_err();
+        let refused = engine.handle().accept_store(POOLS, None).await.unwrap_err();
         engine.stop().await;
         refused
     };
@@ -185,10 +188,10 @@ async fn a_nonce_that_only_the_count_of_what_is_pending_tells_of_refuses_the_sto
 #[tokio::test(start_paused = true)]
 async fn a_nonce_that_the_store_has_bytes_of_does_not_refuse_it_and_one_beside_it_does() {
     let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 1, &[0])]).await;
-    assert_eq!(engine.handle().accept_store(false, None).await.unwrap().len(), 1);
+    assert_eq!(engine.handle().accept_store(POOLS, None).await.unwrap().len(), 1);
     engine.stop().await;
     let engine = put_back_on(&with_bytes_at_0().await, vec![look("one", 0, 2, &[0, 1])]).await;
-    let refused = engine.handle().accept_store(false, None).await.unwrap_err();
+    let refused = engine.handle().accept_store(POOLS, None).await.unwrap_err();
     assert_eq!(in_pool(&refused), BTreeSet::from([1]));
     engine.stop().await;
 }
@@ -199,7 +202,7 @@ async fn the_word_that_accepts_a_store_tells_the_highest_count_that_an_endpoint_
         let looks = counts.map(|count| look("one", count, count, &[]));
         let engine = put_back(looks.to_vec()).await;
         let handle = engine.handle();
-        let ids = handle.accept_store(false, None).await.unwrap();
+        let ids = handle.accept_store(POOLS, None).await.unwrap();
         let stored = handle.store().command(ids[&LANE]).await.unwrap().unwrap();
         assert_eq!(stored.kind, CommandKind::AcceptStore { seen: Some(Slot(6)) }, "{counts:?}");
         engine.stop().await;
@@ -230,7 +233,7 @@ async fn a_lane_that_is_begun_while_the_store_is_accepted_is_looked_at_and_told_
     let handle = engine.handle();
     let late = LaneId { chain: LANE.chain, signer: Account(Address::repeat_byte(9)) };
     store.begun.lock().unwrap().push(late);
-    let told = handle.accept_store(false, None).await.unwrap();
+    let told = handle.accept_store(POOLS, None).await.unwrap();
     assert_eq!(told.keys().copied().collect::<BTreeSet<_>>(), BTreeSet::from([LANE, late]));
     for id in told.values() {
         let stored = handle.store().command(*id).await.unwrap().unwrap();
@@ -247,9 +250,47 @@ async fn a_store_in_which_lanes_are_begun_again_and_again_is_not_accepted() {
     let handle = engine.handle();
     let late = |n| LaneId { chain: LANE.chain, signer: Account(Address::repeat_byte(n)) };
     store.begun.lock().unwrap().extend((9..60).map(late));
-    let refused = handle.accept_store(true, None).await.unwrap_err();
+    let refused = handle.accept_store(Despite::ALL, None).await.unwrap_err();
     assert!(matches!(&refused, AcceptError::Begun { .. }), "{refused}");
     assert!(refused.to_string().contains("again"), "{refused}");
     assert!(handle.older().await.unwrap().is_some(), "nothing was accepted");
+    engine.stop().await;
+}
+
+/// Endpoints that have to catch up do not show what was forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_store_is_not_accepted_by_a_head_that_is_not_of_the_present() {
+    let engine = put_back(vec![holds("one", &[])]).await;
+    let refused =
+        engine.handle().accept_store(Despite { pool: true, old_head: false }, None).await.unwrap_err();
+    assert!(matches!(refused, AcceptError::OldHead { age: None, .. }), "{refused}");
+    assert!(refused.to_string().contains("--despite-old-head"), "{refused}");
+    engine.stop().await;
+}
+
+/// Nobody could tell it from another payment, and its caller does not hear of it again. The lane does not run: nothing of it is stored.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_nonce_on_a_store_that_went_back_is_refused_also_before_its_lane_is_loaded() {
+    let engine = put_back(Vec::new()).await;
+    let handle = engine.handle();
+    let call = Submission { at_once: Some(AtOnce { call: None }), ..submission() };
+    let refused = handle.admit_at_once(call).await.map(|(told, _)| told);
+    assert!(matches!(&refused, Err(SubmitError::NoSlot { .. })), "{refused:?}");
+    assert!(handle.store().waiting(LANE, 10).await.unwrap().is_empty());
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_an_earlier_run_of_the_same_node_held_is_not_asked_for_there() {
+    let engine = put_back(Vec::new()).await;
+    let handle = engine.handle();
+    let earlier = SessionId::new(Millis(1), 7);
+    let why = |node: &str| {
+        let owner = (node.to_owned(), earlier);
+        let handle = handle.clone();
+        async move { handle.unknown_nonces(LANE, Some(&owner)).await.unwrap_err() }
+    };
+    assert!(why("two").await.contains("an earlier run of this node"), "it is called so itself");
+    assert!(why("three").await.contains("node three runs it: ask there"));
     engine.stop().await;
 }

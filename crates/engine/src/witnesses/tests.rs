@@ -56,6 +56,9 @@ struct Empty {
     other: Mutex<Option<Witness>>,
     /// The times that the two give for their newest blocks.
     times: Mutex<(Millis, Millis)>,
+    /// A head about which nobody can say anything.
+    unreadable: AtomicU64,
+    asked: Mutex<Vec<BlockAt>>,
 }
 
 fn hash(number: u64) -> B256 {
@@ -102,6 +105,7 @@ impl Chain for Empty {
 
     async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error> {
         let head = self.head.load(Ordering::SeqCst);
+        self.asked.lock().unwrap().push(at);
         let number = match at {
             BlockAt::Latest => Some(head),
             BlockAt::Number(number) => Some(number),
@@ -176,7 +180,11 @@ impl Chain for Empty {
         Ok(None)
     }
 
-    async fn fees(&self, _: &Block) -> Result<FeeQuote, Error> {
+    async fn fees(&self, head: &Block) -> Result<FeeQuote, Error> {
+        if self.unreadable.load(Ordering::SeqCst) == head.at.number {
+            let text = "nobody knows the block".to_owned();
+            return Err(Error::Unreachable { chain: CHAIN, doing: "read fees", text });
+        }
         let price = Price(1);
         Ok(FeeQuote { base_fee: None, slow: price, normal: price, fast: price, data_fee: None })
     }
@@ -374,4 +382,20 @@ async fn the_time_of_a_chain_is_one_that_two_endpoints_give() {
     let alone = World::new(None).await;
     let view = alone.engine.handle().view(CHAIN).unwrap();
     assert_eq!(view.time(), Some(view.head.timestamp));
+}
+
+/// Only so does the chain learn that a head which it gave is none.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_cannot_be_followed_is_asked_for_by_its_hash() {
+    let world = World::new(None).await;
+    let asked = |number: u64| {
+        let asked = world.chain.asked.lock().unwrap();
+        asked.iter().filter(|at| **at == BlockAt::Hash(hash(number))).count()
+    };
+    assert_eq!(asked(100), 0, "one that can be followed is not");
+    world.chain.unreadable.store(101, Ordering::SeqCst);
+    world.chain.head.store(101, Ordering::SeqCst);
+    world.pass(5).await;
+    assert!(asked(101) >= 3, "at every look");
+    assert_eq!(world.engine.handle().view(CHAIN).unwrap().head.at.number, 100);
 }

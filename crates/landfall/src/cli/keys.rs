@@ -17,6 +17,7 @@ pub(crate) enum Key {
         file: PathBuf,
         #[command(flatten)]
         password: Password,
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -66,6 +67,7 @@ pub(crate) struct KeyAddress {
     /// Which account of the phrase.
     #[arg(long)]
     pub(crate) index: Option<u32>,
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

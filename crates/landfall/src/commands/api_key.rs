@@ -1,6 +1,7 @@
 //! `landfall api-key`: who may call.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
@@ -88,11 +89,29 @@ async fn create(new: &NewApiKey) -> Result<()> {
 
 /// Where no server runs that could be asked, or none whose keys are at hand.
 async fn create_in_store(config: &Config, body: Value) -> Result<Value> {
+    let file = config.store.file();
+    let is_new = file.as_ref().is_some_and(|file| !file.exists());
     let Stores { records, audit: log, .. } = open_store(config).await?;
+    if let Some(file) = &file {
+        eprintln!("{}", place(file, is_new));
+    }
     audit::note(log.as_ref(), "api-key create", body.clone()).await?;
     let made =
         landfall_server::make_api_key(records, Arc::new(SystemClock), Arc::new(SystemRandom), body).await;
     made.map_err(|problem| anyhow!("{} ({})", problem.detail, problem.code.text()))
+}
+
+/// Says where the key is kept. Whoever stands in another folder than the server makes a store that no server uses.
+fn place(file: &Path, is_new: bool) -> String {
+    let file = file.display();
+    if is_new {
+        format!(
+            "warning: there was no store {file}, and a new one was made: the key opens nothing on a server that uses another. If \
+             store.url is relative, run this in the server's folder, or write the whole path there"
+        )
+    } else {
+        format!("the key is made in the store {file}")
+    }
 }
 
 /// Signers, in lower case, and chains that there are. None: not known here.

@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &Serve) -> Result<()> {
     }
     tracing::info!(%address, store = %config.store.shown(), node = %config.node.name, "Landfall listens");
     // For people and scripts that wait for it; everything else goes to the log.
-    let scheme = if config.server.tls().is_some() { "https" } else { "http" };
+    let scheme = if config.server.has_tls() { "https" } else { "http" };
     println!("Landfall listens on {scheme}://{address}");
     if let Some(health) = node.health_address() {
         tracing::info!(address = %health, "health is served beside");

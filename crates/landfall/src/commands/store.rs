@@ -157,7 +157,7 @@ async fn accept(args: &StoreAccept) -> Result<ExitCode> {
             unseen.join("\n")
         );
     }
-    let accepted = client.accept_store(args.despite_pool).await?;
+    let accepted = client.accept_store(args.despite_pool, args.despite_old_head).await?;
     if args.remote.json {
         output::json(&accepted);
     } else {
@@ -289,8 +289,8 @@ fn show(
                 vec![id.clone(), name.clone(), count.to_string()]
             };
             println!(
-                "Transactions that wait, and are sent after the acceptance unless they are cancelled, by the API key that handed them in. \
-                 To revoke a key does not cancel what it handed in:"
+                "Transactions that wait: sent after the acceptance unless they do the same as one above, or are cancelled. By the API key \
+                 that handed them in; to revoke a key does not cancel what it handed in:"
             );
             let rows = waiting.by_key.iter().map(row).collect();
             println!("{}", output::table(&["key", "name", "transactions"], rows));
@@ -298,8 +298,8 @@ fn show(
         }
         println!(
             "Nothing was accepted. Have callers hand in all requests again first, with their request ids: what did the same as one of \
-             these nonces then ends as landed, or waits for a person: always in a lane without a next nonce, where more wait than landed, \
-             or where it was cancelled or awaits an approval. The rest is sent. Say --yes when they have (docs/backup.md)."
+             these nonces then ends as landed, or waits for a person: always in a lane that this copy had never used (next nonce -), where more \
+             wait than landed, or where it was cancelled or awaits an approval. The rest is sent. Say --yes when they have (docs/backup.md)."
         );
     }
     Ok(Exit::Failed.into())

@@ -187,10 +187,17 @@ async fn carried_out(client: &Client, tx: &Transaction) -> Option<u64> {
 async fn watch(client: &Client, id: &str, remote: &Remote) -> Result<ExitCode> {
     let bar = if remote.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.enable_steady_tick(Duration::from_millis(100));
+    let mut said = String::new();
     loop {
         let tx = client.transaction(id).await?;
         let why = tx.stuck_reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        bar.set_message(format!("{}{why}", tx.state));
+        let now = format!("{}{why}", tx.state);
+        // Where there is no terminal, a line for each change is all that is seen of it.
+        if bar.is_hidden() && !remote.json && now != said {
+            eprintln!("{now}");
+        }
+        bar.set_message(now.clone());
+        said = now;
         if tx.state.has_ended() {
             bar.finish_and_clear();
             if remote.json {

@@ -14,6 +14,7 @@ mod rpc;
 pub(crate) mod secrets;
 mod server;
 mod signer;
+mod store;
 mod unknown;
 mod webhooks;
 
@@ -33,6 +34,7 @@ pub(crate) use lease::Lease;
 pub(crate) use rpc::Rpc;
 pub(crate) use server::Server;
 pub(crate) use signer::Signer;
+pub(crate) use store::Store;
 pub(crate) use webhooks::Webhooks;
 
 /// Everything. What may hold a secret is left out where it is shown for people who debug.
@@ -51,43 +53,6 @@ pub(crate) struct Config {
     pub(crate) trades: Trades,
     pub(crate) chain: Vec<Chain>,
     pub(crate) signer: Vec<Signer>,
-}
-
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Store {
-    pub(crate) url: String,
-    pub(crate) url_file: PathBuf,
-    pub(crate) namespace: String,
-    pub(crate) keep_finished_days: f64,
-    pub(crate) wait_s: u64,
-}
-
-impl Store {
-    pub(crate) fn is_postgres(&self) -> bool {
-        self.url.starts_with("postgres:") || self.url.starts_with("postgresql:")
-    }
-
-    /// The URL as logs may show it.
-    pub(crate) fn shown(&self) -> String {
-        if self.is_postgres() {
-            landfall_store::postgres::without_password(&self.url)
-        } else {
-            self.url.clone()
-        }
-    }
-}
-
-impl Default for Store {
-    fn default() -> Self {
-        Self {
-            url: "sqlite://landfall.db".to_owned(),
-            url_file: PathBuf::new(),
-            namespace: "default".to_owned(),
-            keep_finished_days: 90.0,
-            wait_s: 60,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -361,14 +326,6 @@ fn check_urls(chain: u64, key: &str, urls: &[String]) -> Result<()> {
             wrong + 1
         ),
         None => Ok(()),
-    }
-}
-
-impl Store {
-    /// None: for ever.
-    pub(crate) fn keep_finished(&self) -> Option<Duration> {
-        let seconds = self.keep_finished_days * 86_400.0;
-        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 }
 

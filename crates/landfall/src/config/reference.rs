@@ -229,7 +229,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "rpc.requests_per_s",
         "250",
-        "How many calls a second are passed on to each endpoint, beside what the engine asks; 0: no limit.",
+        "How many calls a second are passed on to each endpoint, beside what the engine asks; as many more for raw transactions; 0: no limit.",
     ),
     key(
         "rpc.max_at_once",
@@ -285,7 +285,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "chain.caller_rpc",
         "[]",
-        "Endpoints for what callers ask through `/rpc`, and for nothing else. Empty: those of rpc, on connections of their own.",
+        "Endpoints for what callers ask through `/rpc` and sign themselves, and for nothing else. Empty: those of rpc, on connections of their own.",
     ),
     key(
         "chain.rpc_file",
@@ -444,6 +444,7 @@ pub(crate) const KEYS: &[Key] = &[
         "signer.delegate_to",
         "[]",
         "Addresses whose code the account may be delegated to by callers (EIP-7702); the zero address stands for taking a \
-         delegation back. Whoever has an account's code can spend all it has. Empty: none.",
+         delegation back. Whoever has an account's code can spend all it has. Empty: none. When an address is taken off, delegations \
+         to it that wait fail, and an empty transaction is put in the place of those that were sent.",
     ),
 ];

@@ -3,6 +3,7 @@
 //! A file is named by its path, or as `credential:NAME`: then it is `NAME` in the folder that systemd gives the service
 //! (`$CREDENTIALS_DIRECTORY`). [`SecretFile`] judges a file and reads what it has judged.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
@@ -56,6 +57,16 @@ impl Files {
         match file.open() {
             Err(error) if error.is_exposed() => Err(self.refusal(key, error)),
             Ok(_) | Err(_) => Ok(file),
+        }
+    }
+
+    /// Opens a file whose owner alone may read it, as far as that is asked for here.
+    pub(crate) fn opener(self) -> fn(&Path) -> Result<File, String> {
+        match self {
+            Self::Strict | Self::Named => {
+                |path| SecretFile::new(path).open().map_err(|error| error.to_string())
+            }
+            Self::Loose => |path| SecretFile::loose(path).open().map_err(|error| error.to_string()),
         }
     }
 
@@ -128,6 +139,9 @@ mod tests {
                 let named = format!("{:#}", Files::Named.read("--password-file", &path).unwrap_err());
                 assert!(named.contains("chmod 600") && !named.contains("loose_files"), "{named}");
                 assert_eq!(Files::Loose.read("k", &path).unwrap(), "a secret");
+                let opened = strict.opener()(&path);
+                assert!(opened.is_err_and(|said| said.contains("chmod 600")));
+                assert!(Files::Loose.opener()(&path).is_ok());
             }
         }
     }

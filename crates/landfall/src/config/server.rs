@@ -8,6 +8,8 @@ use landfall_server::{Limits, TlsFiles};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::secrets::Files;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
@@ -86,7 +88,7 @@ impl Server {
             return Some(self.advertise.clone());
         }
         let is_one = !self.listen.ip().is_unspecified() && self.listen.port() != 0;
-        let scheme = if self.tls().is_some() { "https" } else { "http" };
+        let scheme = if self.has_tls() { "https" } else { "http" };
         is_one.then(|| format!("{scheme}://{}", self.listen))
     }
 
@@ -108,10 +110,16 @@ impl Server {
         }
     }
 
-    pub(crate) fn tls(&self) -> Option<TlsFiles> {
-        (!self.tls_certificate.is_empty()).then(|| TlsFiles {
+    pub(crate) fn has_tls(&self) -> bool {
+        !self.tls_certificate.is_empty()
+    }
+
+    /// The certificate and its key, which is judged as other files with secrets are whenever it is read.
+    pub(crate) fn tls(&self, files: Files) -> Option<TlsFiles> {
+        self.has_tls().then(|| TlsFiles {
             certificate: self.tls_certificate.clone().into(),
             key: self.tls_key.clone().into(),
+            open_key: files.opener(),
         })
     }
 

@@ -212,6 +212,35 @@ async fn every_path_is_open_to_its_roles_and_to_nobody_else() {
     patch.expect_problem(405, "method_not_allowed");
 }
 
+/// The router answers at every path below a service, and by every method. What has no row in the table gets no further than the door.
+#[tokio::test]
+async fn a_path_that_nobody_thought_of_is_closed_to_everybody() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    for api in [&server.api, &admin] {
+        for (method, path) in [
+            (Method::GET, "/landfall.v1.Lanes/List"),
+            (Method::PUT, "/landfall.v1.Transactions/Submit"),
+            (Method::POST, "/landfall.v1.Transactions/Nothing"),
+            (Method::POST, "/landfall.v1.Transactions/Submit/more"),
+            (Method::POST, "/grpc.health.v1.Health/Nothing"),
+        ] {
+            let answer = api.send(api.request(method.clone(), path)).await;
+            assert_eq!(
+                (answer.status, text(&answer.body, "code")),
+                (405, "method_not_allowed".to_owned()),
+                "{method} {path}"
+            );
+        }
+    }
+    // To a gRPC caller in its own words.
+    let called = server.api.request(Method::POST, "/landfall.v1.Transactions/Nothing");
+    let answer = called.header("content-type", "application/grpc").send().await.unwrap();
+    assert_eq!(answer.headers()["grpc-status"], "12", "{answer:?}");
+    assert_eq!(answer.headers()["landfall-code"], "method_not_allowed", "{answer:?}");
+}
+
 #[tokio::test]
 async fn who_shows_no_key_learns_whether_it_is_ready_and_no_more() {
     let chain = Chain::without_mining().await;

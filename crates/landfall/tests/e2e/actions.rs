@@ -268,6 +268,8 @@ async fn each_action_on_a_transaction_that_waits_for_a_person() {
     let asked = |tx: &Value| tx["version"] == 2 && text(tx, "state") == "awaiting_approval";
     api.until_tx(&ids[&2], "the new content is asked about", asked).await;
     approve(2, 1).await.expect_problem(409, "not_asked");
+    let which = api.command(&format!("/api/v1/tx/{}/approve", ids[&2])).await;
+    which.expect_problem(409, "version_needed");
     approve(2, 2).await.expect(202);
     approve(0, 1).await.expect(202);
     api.command(&format!("/api/v1/tx/{}/reject", ids[&3])).await.expect(202);

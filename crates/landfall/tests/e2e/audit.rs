@@ -1,16 +1,21 @@
 //! Who did it: the key and the address behind everything that was asked for, by whichever door; and a record of it in which nothing
 //! can be changed unseen.
 
+mod tampered;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use futures::SinkExt as _;
 use futures::future::join_all;
+use landfall_server::grpc::proto::get_request::By;
 use landfall_server::grpc::proto::transactions_client::TransactionsClient;
-use landfall_server::grpc::proto::{CancelRequest, Payload, SubmitRequest};
+use landfall_server::grpc::proto::{CancelRequest, GetRequest, Payload, SubmitRequest, WatchRequest};
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
+use tokio_tungstenite::tungstenite::Message;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
@@ -114,9 +119,10 @@ async fn every_door_says_who_asked_and_every_refusal_who_was_sent_away() {
     all.extend(many);
     for tx in &all {
         let shown = admin.tx(tx).await;
-        assert_eq!(shown["submittedBy"], json!({ "keyId": id, "name": "shop" }), "{shown}");
+        let by = json!({ "keyId": id, "name": "shop", "address": "127.0.0.1" });
+        assert_eq!(shown["submittedBy"], by, "{shown}");
         let journal = admin.journal(tx).await;
-        assert_eq!(journal[0]["by"], json!({ "keyId": id, "name": "shop" }), "{journal:?}");
+        assert_eq!(journal[0]["by"], by, "{journal:?}");
         assert!(
             journal[1..].iter().all(|row| row.get("by").is_none()),
             "the engine did the rest: {journal:?}"
@@ -217,6 +223,64 @@ async fn every_door_says_who_asked_and_every_refusal_who_was_sent_away() {
     assert!(!shown.contains(&key) && !shown.contains(ADMIN_KEY), "no secret is on record");
 }
 
+/// All that is told of a transaction to one key, by every door.
+async fn told(server: &Server, key: &str, tx: &str) -> Vec<(&'static str, String)> {
+    let api = server.api.with_key(key);
+    let mut all = Vec::new();
+    for (what, path) in [
+        ("one", format!("/api/v1/tx/{tx}")),
+        ("its requestId", format!("/api/v1/tx/by-request?signer={}&requestId=once", signer(0))),
+        ("a list", "/api/v1/tx".to_owned()),
+        ("its journal", format!("/api/v1/tx/{tx}/journal")),
+    ] {
+        all.push((what, api.get(&path).await.expect(200).to_string()));
+    }
+    for method in ["landfall_getTransaction", "landfall_getJournal"] {
+        all.push((method, rpc(&api, method, json!([tx])).await.to_string()));
+    }
+    let mut events = api.request(Method::GET, "/api/v1/events?after=0").send().await.unwrap();
+    let mut heard = String::new();
+    while !heard.contains(tx) {
+        heard.push_str(&String::from_utf8_lossy(&events.chunk().await.unwrap().expect("the stream goes on")));
+    }
+    all.push(("an event", heard));
+    let endpoint = Endpoint::from_shared(server.api.url().to_owned()).unwrap();
+    let mut grpc = TransactionsClient::new(endpoint.connect().await.unwrap());
+    let get = GetRequest { by: Some(By::TxId(tx.to_owned())) };
+    let shown = grpc.get(with_key(get, key)).await.unwrap().into_inner();
+    let watch = WatchRequest { after: Some(0), ..WatchRequest::default() };
+    let mut events = grpc.watch(with_key(watch, key)).await.unwrap().into_inner();
+    let event = events.message().await.unwrap().expect("an event");
+    for (what, by, json) in
+        [("gRPC", shown.submitted_by, shown.json), ("an event of gRPC", event.by, event.json)]
+    {
+        let by = by.expect("it says who");
+        assert_eq!(by.name, "shop");
+        assert_eq!(by.address.is_some(), json.contains("127.0.0.1"), "{what}: {by:?} {json}");
+        all.push((what, json));
+    }
+    all
+}
+
+#[tokio::test]
+async fn those_who_run_the_server_see_from_where_it_was_asked_and_others_only_who_did() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let key = async |name: &str, role: &str| {
+        let body = json!({ "name": name, "role": role });
+        text(&admin.post("/api/v1/api-keys", &body).await.expect(201), "key")
+    };
+    let tx = admin.with_key(&key("shop", "submitter").await).submit(&transfer_as("once")).await;
+    for role in ["viewer", "approver", "submitter", "operator", "admin"] {
+        for (what, said) in told(&server, &key("eyes", role).await, &tx).await {
+            assert!(said.contains("shop"), "{role}, {what}: {said}");
+            let sees = ["operator", "admin"].contains(&role);
+            assert_eq!(said.contains("127.0.0.1"), sees, "{role}, {what}: {said}");
+        }
+    }
+}
+
 /// Sends a request and hangs up without waiting for its answer, after as many other requests were answered.
 async fn hang_up(api: &Api, path: &str, key: &str, body: &Value, after: usize) {
     let address = api.url().trim_start_matches("http://");
@@ -273,10 +337,16 @@ async fn whoever_hangs_up_is_on_record_with_everything_that_was_done_all_the_sam
     .await;
 }
 
-/// Fills a log, stops the server in good order, and gives the folder's file.
+/// Fills a log in a file, and stops the server in good order.
 async fn stopped() -> (Chain, Server) {
+    stopped_on(&guarded().store_url).await
+}
+
+/// The same in whichever store.
+async fn stopped_on(store: &str) -> (Chain, Server) {
     let chain = Chain::without_mining().await;
-    let mut server = Server::start(&chain.url(), guarded()).await;
+    let settings = Settings { store_url: store.to_owned(), ..guarded() };
+    let mut server = Server::start(&chain.url(), settings).await;
     let admin = server.api.with_key(ADMIN_KEY);
     for n in 0..4 {
         make(&admin, &format!("key {n}"), "viewer").await;
@@ -293,110 +363,10 @@ async fn verify(server: &Server, more: &[&str]) -> Output {
     audit(server.folder(), &[&["verify"], &OFFLINE[..], more].concat()).await
 }
 
-fn change(server: &Server, sql: &str) {
-    let db = Connection::open(server.folder().join("landfall.db")).unwrap();
-    db.execute_batch(sql).unwrap();
-    assert!(db.total_changes() > 0, "{sql} changes something");
-}
-
 fn count(server: &Server) -> u64 {
     let db = Connection::open(server.folder().join("landfall.db")).unwrap();
     let last: i64 = db.query_row("SELECT max(seq) FROM audit", [], |row| row.get(0)).unwrap();
     u64::try_from(last).unwrap()
-}
-
-#[tokio::test]
-async fn each_row_that_is_changed_removed_added_or_moved_is_found() {
-    let (_chain, server) = stopped().await;
-    let whole = verify(&server, &["--json"]).await;
-    assert_eq!(whole.code, Some(0), "{}", whole.said);
-    let whole: Value = serde_json::from_str(&whole.stdout).unwrap();
-    assert_eq!((&whole["whole"], &whole["brokenOff"]), (&json!(true), &json!([])), "{whole}");
-    let head = text(&whole["head"], "hash");
-    let last = count(&server);
-    assert!(last >= 10, "{last}");
-    let file = server.folder().join("landfall.db");
-    let saved = std::fs::read(&file).unwrap();
-    let entry = r#"'{"what":"began"}'"#;
-    let attacks = [
-        (format!("UPDATE audit SET entry = {entry} WHERE seq = 3"), "row 3 was changed"),
-        ("UPDATE audit SET at = at + 1 WHERE seq = 4".to_owned(), "row 4 was changed"),
-        ("UPDATE audit SET hash = zeroblob(32) WHERE seq = 2".to_owned(), "row 2 was changed"),
-        ("DELETE FROM audit WHERE seq = 5".to_owned(), "row 5 was removed"),
-        ("DELETE FROM audit WHERE seq = 1".to_owned(), "row 1 was removed"),
-        (format!("DELETE FROM audit WHERE seq = {last}"), "was removed"),
-        ("DELETE FROM audit".to_owned(), "rows 1 to"),
-        (
-            format!("INSERT INTO audit SELECT namespace, {last} + 1, at, entry, hash FROM audit WHERE seq = 3"),
-            "after the head",
-        ),
-        (
-            "UPDATE audit SET seq = seq + 1000 WHERE seq IN (3, 4);
-             UPDATE audit SET seq = CASE seq WHEN 1003 THEN 4 ELSE 3 END WHERE seq > 1000"
-                .to_owned(),
-            "row 3 was changed",
-        ),
-        (
-            "UPDATE audit SET entry = (SELECT entry FROM audit AS other WHERE other.seq = 7 - audit.seq) WHERE seq IN (3, 4)"
-                .to_owned(),
-            "row 3 was changed",
-        ),
-        ("UPDATE audit_ends SET hash = zeroblob(32)".to_owned(), "the head says"),
-        (format!("INSERT INTO audit SELECT namespace, 0, at, {entry}, hash FROM audit WHERE seq = 3"), "a number below 1"),
-        (format!("INSERT INTO audit SELECT namespace, -5, at, {entry}, hash FROM audit WHERE seq = 3"), "a number below 1"),
-        ("UPDATE audit_ends SET anchor = 2, anchor_hash = (SELECT hash FROM audit WHERE seq = 2)".to_owned(), "stands after"),
-    ];
-    for (sql, told) in attacks {
-        for side in ["-wal", "-shm"] {
-            std::fs::remove_file(server.folder().join(format!("landfall.db{side}"))).ok();
-        }
-        std::fs::write(&file, &saved).unwrap();
-        change(&server, &sql);
-        let found = verify(&server, &[]).await;
-        assert_eq!(found.code, Some(7), "{sql}: {}", found.said);
-        assert!(found.said.contains(told), "{sql}: {}", found.said);
-        assert!(
-            found.said.contains("Do not note") && !found.said.contains("Note both"),
-            "{sql}: {}",
-            found.said
-        );
-        if told == "a number below 1" {
-            // What is none of the chain is not shown as if it were.
-            let listed = audit(server.folder(), &[&["list", "--json"], &OFFLINE[..]].concat()).await;
-            let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
-            assert_eq!(listed["items"].as_array().unwrap().len() as u64, last, "{sql}: {listed}");
-        }
-    }
-    // Oldest rows and anchor together: no row says that they went.
-    std::fs::write(&file, &saved).unwrap();
-    change(&server, "UPDATE audit_ends SET anchor = 2, anchor_hash = (SELECT hash FROM audit WHERE seq = 2)");
-    change(&server, "DELETE FROM audit WHERE seq <= 2");
-    let found = verify(&server, &[]).await;
-    assert!(found.code == Some(7) && found.said.contains("removed by hand"), "{}", found.said);
-    // Newest rows and the head together: only a hash that was noted elsewhere tells.
-    std::fs::write(&file, &saved).unwrap();
-    let before = last - 1;
-    change(&server, &format!("DELETE FROM audit WHERE seq > {before}"));
-    change(
-        &server,
-        &format!(
-            "UPDATE audit_ends SET seq = {before}, hash = (SELECT hash FROM audit WHERE seq = {before})"
-        ),
-    );
-    assert_eq!(verify(&server, &[]).await.code, Some(0), "nobody can tell from the database alone");
-    let zeros = format!("0x{}", "0".repeat(64));
-    let refused = verify(&server, &["--head", &zeros]).await;
-    assert!(refused.code != Some(0) && refused.said.contains("the hash of no row"), "{}", refused.said);
-    let noted: Value = serde_json::from_str(&verify(&server, &["--json"]).await.stdout).unwrap();
-    let noted = verify(&server, &["--head", &text(&noted["head"], "hash"), "--anchor", &zeros]).await;
-    assert!(
-        noted.ok() && noted.said.contains(&format!("The noted hash is row {before}'s")),
-        "{}",
-        noted.said
-    );
-    assert!(noted.said.contains("No row was removed since the anchor was noted"), "{}", noted.said);
-    let found = verify(&server, &["--head", &head]).await;
-    assert!(found.code == Some(7) && found.said.contains("no row has the hash"), "{}", found.said);
 }
 
 #[tokio::test]
@@ -454,6 +424,68 @@ async fn an_export_is_checked_without_a_store_and_the_command_line_is_on_record_
     let changed = whole.replacen("key 0", "key 9", 1);
     assert_ne!(changed, whole);
     assert_eq!(check(&changed).await.code, Some(7));
+}
+
+#[tokio::test]
+async fn writes_of_a_key_that_asks_too_often_are_on_record_at_every_door() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    for door in ["rest", "rpc", "socket"] {
+        let body = json!({ "name": door, "role": "submitter", "ratePerS": 1 });
+        let made = admin.post("/api/v1/api-keys", &body).await.expect(201);
+        let api = admin.with_key(&text(&made, "key"));
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [{}] });
+        let method = match door {
+            "rest" => {
+                for _ in 0..6 {
+                    api.request(reqwest::Method::POST, "/api/v1/tx").json(&json!({})).send().await.unwrap();
+                }
+                "POST"
+            }
+            "rpc" => {
+                for _ in 0..6 {
+                    api.request(reqwest::Method::POST, "/rpc/31337").json(&call).send().await.unwrap();
+                }
+                // Nothing of the body was read.
+                "POST"
+            }
+            _ => {
+                let mut socket = super::subscriptions::subscribed(&api, 0, &Value::Null).await;
+                for _ in 0..6 {
+                    socket.send(Message::text(call.to_string())).await.unwrap();
+                    super::subscriptions::next(&mut socket).await.unwrap();
+                }
+                "eth_sendTransaction"
+            }
+        };
+        let seen = entry(&admin, door, |entry| entry["status"] == 429 && entry["keyId"] == made["id"]).await;
+        assert_eq!(
+            (text(&seen, "method"), &seen["error"]),
+            (method.to_owned(), &json!("rate_limited")),
+            "{seen}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_write_on_an_open_socket_of_a_revoked_key_is_refused_in_words_and_on_record() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded()).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let (id, shop) = make(&admin, "shop", "submitter").await;
+    let mut socket = super::subscriptions::subscribed(&shop, 0, &Value::Null).await;
+    admin.send(admin.request(Method::DELETE, &format!("/api/v1/api-keys/{id}"))).await.expect(200);
+    let transfer = json!({ "from": signer(0), "to": RECEIVER, "value": "0x1" });
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "eth_sendTransaction", "params": [transfer] });
+    socket.send(Message::text(call.to_string())).await.unwrap();
+    let answer = super::subscriptions::next(&mut socket).await.unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["data"]["code"]), (&json!(7), &json!("unauthorized")));
+    let closed = super::subscriptions::next(&mut socket).await;
+    assert!(closed.is_err(), "the socket is closed: {closed:?}");
+    let row = entry(&admin, "the refusal", |entry| entry["status"] == 401 && entry["keyId"] == id).await;
+    assert_eq!(text(&row, "method"), "eth_sendTransaction", "{row}");
+    assert!(admin.list("").await.is_empty());
 }
 
 #[tokio::test]

@@ -237,6 +237,19 @@ async fn requests_that_are_handed_in_after_an_older_store_was_accepted_wait_for_
         (text(&tx, "state"), text(&tx["held"], "code")),
         ("accepted".into(), "may_have_landed".into())
     );
+    // A word is for the nonce that was looked at, and for no other.
+    for word in ["approve", "reject"] {
+        let path = format!("/api/v1/tx/{late}/{word}");
+        api.command(&path).await.expect_problem(409, "held_for_needed");
+        api.post(&path, &json!({ "heldFor": 2 })).await.expect_problem(409, "held_for_needed");
+    }
+    // What a person has called landed is not done again.
+    let other = api.submit(&request(2)).await;
+    api.until_tx(&other, "it waits for a person", held).await;
+    api.post(&format!("/api/v1/tx/{other}/reject"), &json!({ "heldFor": 2 })).await.expect(202);
+    let ended = api.until_state(&other, "failed").await;
+    assert_eq!(text(&ended["reason"], "code"), "landed_before");
+    api.command(&format!("/api/v1/tx/{other}/retry")).await.expect_problem(409, "already_confirmed");
     let listed = command(&server, &["tx", "list"]).await;
     let shows = |line: &&str| line.starts_with(&late) && line.contains("accepted, held");
     assert_eq!(listed.stdout.lines().filter(shows).count(), 1, "{}", listed.said);
@@ -411,6 +424,9 @@ async fn kept_bytes_that_are_sent_after_an_acceptance_pay_nothing_twice() {
     let again = api.submit(&request(2)).await;
     let accepted = command(&server, &["store", "accept", "--yes"]).await;
     assert!(accepted.ok(), "{}", accepted.said);
+    // An acceptance is followed by a block of after the word.
+    chain.call("evm_increaseTime", json!([2])).await;
+    chain.mine(1).await;
     until("empty transactions are sent", async || (chain.pooled().await > 0).then_some(())).await;
     // The block producer has these bytes, and not the ones that are sent now.
     chain.call("anvil_dropAllTransactions", json!([])).await;

@@ -1,6 +1,5 @@
 //! Doors: what those who show no key can take from a server, and what they cannot take from others.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::frames::{self, Flood};
 use crate::support::{
-    Api, CHAIN_ID, Chain, Server, Settings, free_port, http_client, pass, text, transfer, until, until_within,
+    Api, CHAIN_ID, Chain, Server, Settings, free_port, http_client, pass, text, transfer, until,
 };
 
 const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
@@ -485,7 +484,7 @@ async fn the_port_is_taken_only_when_everything_is_in_order() {
 #[tokio::test]
 async fn health_has_a_listener_of_its_own_by_choice() {
     let chain = Chain::without_mining().await;
-    let mut server = Server::prepare(&chain.url(), &guarded(""));
+    let mut server = Server::prepare(&chain.url(), &guarded("max_keyless_streams = 1"));
     let (file, port) = (server.folder().join("landfall.toml"), free_port());
     let toml = std::fs::read_to_string(&file).unwrap();
     let toml = toml.replace("[server]\n", &format!("[server]\nhealth_listen = \"127.0.0.1:{port}\"\n"));
@@ -503,59 +502,18 @@ async fn health_has_a_listener_of_its_own_by_choice() {
         let answer = http_client().get(format!("{}{path}", health.url())).send().await.unwrap();
         assert_eq!(answer.status(), 404, "{path}");
     }
+    // Whoever holds all places at the other door leaves room here.
+    let mut watch = HealthClient::new(channel(server.api.url()).await).watch(anything()).await.unwrap();
+    assert!(watch.get_mut().message().await.unwrap().is_some());
+    let mut refused = HealthClient::new(channel(server.api.url()).await);
+    assert_eq!(refused.check(anything()).await.unwrap_err().code(), Code::ResourceExhausted);
     let mut client = HealthClient::new(channel(health.url()).await);
     assert_eq!(client.check(anything()).await.unwrap().into_inner().status, 1);
+    drop(watch);
     let stopped = Instant::now();
     server.terminate();
     server.ended().await;
     assert!(stopped.elapsed() < Duration::from_secs(10));
-}
-
-fn certificate(server: &Server, name: &str) {
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
-        .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.crt")])
-        .current_dir(server.folder())
-        .output()
-        .expect("openssl runs");
-    assert!(made.status.success(), "{made:?}");
-}
-
-#[tokio::test]
-async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
-    let chain = Chain::without_mining().await;
-    let files = "tls_certificate = \"server.crt\"\ntls_key = \"server.key\"";
-    let mut server = Server::prepare(&chain.url(), &Settings { server: files, ..Settings::default() });
-    certificate(&server, "server");
-    certificate(&server, "new");
-    let folder = server.folder().to_owned();
-    let url = format!("{}/health/live", server.api.url().replace("http://", "https://"));
-    let trusts = async |name: &str| {
-        let pem = std::fs::read(folder.join(format!("{name}.crt"))).unwrap();
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5));
-        let client = client.tls_certs_only([reqwest::Certificate::from_pem(&pem).unwrap()]).build().unwrap();
-        client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200)
-    };
-    std::fs::copy(folder.join("server.crt"), folder.join("old.crt")).unwrap();
-    server.spawn();
-    until("TLS is answered", async || trusts("old").await.then_some(())).await;
-    assert!(!trusts("new").await);
-    // One file at a time, as programs that renew do.
-    std::fs::copy(folder.join("new.key"), folder.join("server.key")).unwrap();
-    std::fs::copy(folder.join("new.crt"), folder.join("server.crt")).unwrap();
-    until_within(Duration::from_secs(30), "the new one is shown", async || trusts("new").await.then_some(()))
-        .await;
-    assert!(!trusts("old").await);
-    // What does not belong together is said, and the good one stays.
-    std::fs::copy(folder.join("old.crt"), folder.join("server.crt")).unwrap();
-    until("it is said", async || server.log().contains("the new certificate is not used").then_some(()))
-        .await;
-    assert!(trusts("new").await && !trusts("old").await);
-    std::fs::write(folder.join("server.crt"), "").unwrap();
-    until("that too", async || server.log().contains("there is no certificate in").then_some(())).await;
-    assert!(trusts("new").await);
 }
 
 /// As many callers as there are places, none of which has asked yet, and one more.

@@ -280,4 +280,11 @@ async fn a_key_that_is_revoked_stores_nothing_more_on_a_stream_that_is_open() {
     assert_eq!(answers.message().await.unwrap_err().code(), Code::Unauthenticated);
     let all = admin.list("").await;
     assert!(all.len() == 1 && text(&all[0], "requestId") == "before", "{all:?}");
+    // Whose key it was is on record.
+    until("the refusal is on record", async || {
+        let page = admin.get("/api/v1/audit?limit=500").await.expect(200);
+        let rows = page["items"].as_array().unwrap();
+        rows.iter().any(|row| row["status"] == 401 && row["keyId"] == made["id"]).then_some(())
+    })
+    .await;
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::rpc::{Rpc, path};
 use super::support::{
     Api, CHAIN_ID, Chain, Parrot, RECEIVER, Server, Settings, pass, signer, text, transfer, transfer_as,
 };
 
-const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
+pub(super) const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
 /// Texts that mean something where the engine hears them.
 const WORDS: [&str; 9] = [
     "unauthorized",
@@ -23,14 +24,14 @@ const WORDS: [&str; 9] = [
     "missing trie node",
 ];
 
-fn guarded(sections: &'static str) -> Settings {
+pub(super) fn guarded(sections: &'static str) -> Settings {
     let mut settings = Settings { sections, ..Settings::default() };
     settings.env.push(("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned()));
     settings
 }
 
 /// The server called with a new key of this role, as often as it likes.
-async fn key_of(server: &Server, role: &str) -> Api {
+pub(super) async fn key_of(server: &Server, role: &str) -> Api {
     let admin = server.api.with_key(ADMIN_KEY);
     let body = json!({ "name": format!("a {role}"), "role": role, "ratePerS": 1_000_000 });
     let made = admin.post("/api/v1/api-keys", &body).await.expect(201);
@@ -38,22 +39,22 @@ async fn key_of(server: &Server, role: &str) -> Api {
 }
 
 /// The only endpoint as the health page shows it, times and heads aside.
-async fn endpoint(server: &Server) -> Value {
+pub(super) async fn endpoint(server: &Server) -> Value {
     let ready = server.api.with_key(ADMIN_KEY).get("/health/ready").await.expect(200);
     let endpoint = &ready["chains"][0]["endpoints"][0];
     json!({ "usable": endpoint["usable"], "trouble": endpoint["trouble"], "chain": ready["chains"][0]["usable"] })
 }
 
-fn well() -> Value {
+pub(super) fn well() -> Value {
     json!({ "usable": true, "trouble": null, "chain": true })
 }
 
-fn call(id: u64, method: &str, params: &Value) -> Value {
+pub(super) fn call(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 /// A question that the node answers as told.
-fn told(said: &Value) -> Value {
+pub(super) fn told(said: &Value) -> Value {
     json!([{ "to": RECEIVER, "parrot": said }, "latest"])
 }
 
@@ -126,7 +127,13 @@ fn fuzzed(n: u64) -> Value {
         "debug_traceCall",
         "",
     ];
-    let method = if pick(4) == 0 { word } else { methods[pick(methods.len())] };
+    let made_up =
+        format!("{}_{}{:x}", ["eth", "debug", "anvil", "net", "txpool"][pick(5)], word, pick(1 << 20));
+    let method = match pick(8) {
+        0 => word,
+        1 => &made_up,
+        _ => methods[pick(methods.len())],
+    };
     let status = if pick(200) == 0 { 429 } else { [200, 200, 200, 400, 401, 403, 404, 500, 503][pick(9)] };
     let (plain, lose) = (pick(4) == 0, pick(40) == 0);
     let said = json!({ "text": word, "status": status, "plain": plain, "lose": lose });
@@ -168,7 +175,7 @@ async fn no_sequence_of_a_viewers_calls_changes_an_endpoints_health_or_holds_a_t
 }
 
 /// The most memory that a process has had, in bytes.
-fn most_memory(id: u32) -> u64 {
+pub(super) fn most_memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
@@ -270,4 +277,60 @@ async fn a_key_keeps_no_more_raw_transactions_than_its_share_and_only_those_that
     // Who closes the gap does not matter.
     other.get(send, signed(&chain, 4, 0, "0x1").await).await;
     chain.until_pooled(2).await;
+}
+
+#[tokio::test]
+async fn no_secret_of_an_endpoints_url_reaches_a_caller() {
+    const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let node = Parrot::before(&chain.url()).await;
+    let server = Server::start(&format!("{}/v3/{SECRET}?token=topsecret", node.url()), guarded("")).await;
+    let viewer = key_of(&server, "viewer").await;
+    let words = format!("/v3/{SECRET}?token=topsecret is used up");
+    let data = json!({ "url": words, "of": [{ "topsecret": words }], "revert": "0x08c379a0" });
+    for status in [200, 403, 429, 500] {
+        for plain in [false, true] {
+            let said = json!({ "status": status, "text": words, "data": data, "plain": plain });
+            let error = Rpc(&viewer).error("eth_call", told(&said)).await.to_string();
+            assert!(!error.contains(SECRET) && !error.contains("topsecret"), "{error}");
+            assert!(error.contains("is used up"), "{error}");
+            assert!(plain || error.contains("0x08c379a0"), "the rest is as the node said it: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_callers_ask_and_send_goes_to_their_own_endpoints_where_there_are_some() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let (engines, callers) = (Parrot::before(&chain.url()).await, Parrot::before(&chain.url()).await);
+    let own = format!("caller_rpc = [\"{}\"]\n", callers.url());
+    let settings = Settings { chain: own.leak(), ..guarded("") };
+    let server = Server::start(&engines.url(), settings).await;
+    let submitter = key_of(&server, "submitter").await;
+    let rpc = Rpc(&submitter);
+    rpc.get("eth_getLogs", json!([{}])).await;
+    let hash = rpc.get("eth_sendRawTransaction", signed(&chain, 3, 0, "0x1").await).await;
+    rpc.until_receipt(hash.as_str().unwrap()).await;
+    for (method, most) in [("eth_getLogs", 1), ("eth_sendRawTransaction", 1)] {
+        assert_eq!((engines.asked(method), callers.asked(method)), (0, most), "{method}");
+    }
+    // What is handed over to be sent is the engine's.
+    let tx = submitter.submit(&transfer()).await;
+    submitter.until_state(&tx, "confirmed").await;
+    assert_eq!(callers.asked("eth_sendRawTransaction"), 1);
+    assert!(engines.asked("eth_sendRawTransaction") >= 1);
+}
+
+#[tokio::test]
+async fn callers_have_a_pace_and_are_answered_in_it() {
+    let chain = Chain::with_blocks_every(Duration::from_millis(200)).await;
+    let node = Parrot::before(&chain.url()).await;
+    let server = Server::start(&node.url(), guarded("[rpc]\nrequests_per_s = 10\n")).await;
+    let viewer = key_of(&server, "viewer").await;
+    let asked = Instant::now();
+    let batch: Vec<Value> = (0..40).map(|n| call(n, "eth_getLogs", &json!([{}]))).collect();
+    let answers = viewer.post(&path(), &Value::Array(batch)).await.expect(200);
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer["result"].is_array()), "{answers}");
+    // A second's worth may go at once.
+    assert!(asked.elapsed() >= Duration::from_millis(2_900), "it took {:?}", asked.elapsed());
 }

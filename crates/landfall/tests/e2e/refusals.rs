@@ -76,7 +76,10 @@ async fn a_missing_or_senseless_configuration_is_named() {
     folder.change("sqlite://landfall.db", "sqlite://nowhere/landfall.db");
     folder.refuses(Some(&key(0)), "does not exist").await;
     let folder = Folder::new();
-    folder.change("sqlite://landfall.db", "postgres://127.0.0.1:1/landfall");
+    folder.change(
+        "sqlite://landfall.db",
+        "postgres://127.0.0.1:1/landfall\"\nwait_s = 1\nnamespace = \"default",
+    );
     folder.refuses(Some(&key(0)), "cannot be reached").await;
 }
 

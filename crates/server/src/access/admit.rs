@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
@@ -17,19 +17,18 @@ use super::keyring;
 use super::older;
 use super::role::{Need, Role};
 use crate::activity::Receiver;
-use crate::doors::{Line, intake};
+use crate::doors::{Charge, Line, intake};
 use crate::grpc;
 use crate::guard;
 use crate::metrics::NoRoom;
 use crate::observe::Answered;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
+use crate::rpc::LARGE;
 use crate::serve::App;
 
 /// How long what needs nobody waits to know who asks.
 const LOOK_UP: Duration = Duration::from_secs(1);
-/// Bytes of an answer that takes room while it is sent.
-const LARGE: usize = 64 << 10;
 
 pub(crate) async fn admit(
     State(app): State<App>,
@@ -62,14 +61,14 @@ async fn admitted(
     let peer = line.as_ref().map(|line| line.peer().ip());
     let asked = (request.method(), request.version(), request.headers());
     let mut no_place = false;
-    let problem = match judge(app, path.as_str(), asked).await {
+    let problem = match judge(app, row(path, request.uri()), asked).await {
         Ok((mut caller, need)) => {
             caller.address = peer;
             match line.as_ref().map_or(Ok(()), |line| enters(line, &caller, need)) {
                 Ok(()) => {
                     let (key, version) = (caller.key.clone(), request.version());
                     forget_revoked(app, line.as_ref(), &caller).await;
-                    let response = match intake::take(app, (&caller, need), request).await {
+                    let response = match taken(app, (&caller, need), request).await {
                         // What it holds is held until it is answered.
                         Ok((request, held)) => {
                             let stops = stops_with_its_caller(&request);
@@ -80,13 +79,12 @@ async fn admitted(
                             };
                             if stops { passed.await } else { whole(&audit, passed).await }
                         }
-                        Err(problem) => problem.into_response(),
+                        Err(problem) => refuse(problem),
                     };
                     return (leaving(line.as_ref(), version, response), key);
                 }
                 Err(problem) => {
-                    let method = request.method().as_str().to_owned();
-                    app.audit.refused(&caller, method, request.uri().path(), &problem);
+                    app.audit.refused(&caller, door(&request), request.uri().path(), &problem);
                     no_place = true;
                     problem
                 }
@@ -94,8 +92,7 @@ async fn admitted(
         }
         Err(Refused { mut caller, problem }) => {
             caller.address = peer;
-            let method = request.method().as_str().to_owned();
-            app.audit.refused(&caller, method, request.uri().path(), &problem);
+            app.audit.refused(&caller, door(&request), request.uri().path(), &problem);
             forget_revoked(app, line.as_ref(), &caller).await;
             problem
         }
@@ -113,6 +110,36 @@ async fn admitted(
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     (leaving(line.as_ref(), parts.version, response), None)
+}
+
+/// The request with its body, which may have been long on its way: what changes something needs a key that is good still.
+async fn taken(
+    app: &App,
+    (caller, need): (&Caller, Need),
+    request: Request,
+) -> Result<(Request, Arc<Charge>), Problem> {
+    // Messages of gRPC come later, and are judged where they are read.
+    if matches!(*request.method(), Method::GET | Method::HEAD) || grpc::is_service(request.uri().path()) {
+        return intake::take(app, (caller, need), request).await;
+    }
+    let (door, path) = (door(&request), request.uri().path().to_owned());
+    let taken = intake::take(app, (caller, need), request).await?;
+    let told = |problem: &Problem| app.audit.refused(caller, door, &path, problem);
+    app.keyring.must_be_good(caller).await.inspect_err(told)?;
+    Ok(taken)
+}
+
+/// The path as the table has it: as the router does, and of gRPC with the method that is called.
+fn row<'a>(path: &'a MatchedPath, uri: &'a Uri) -> &'a str {
+    if grpc::is_service(uri.path()) { uri.path() } else { path.as_str() }
+}
+
+/// How a request came, as the audit log has it.
+fn door(request: &Request) -> String {
+    if grpc::is_service(request.uri().path()) {
+        return "gRPC".to_owned();
+    }
+    request.method().as_str().to_owned()
 }
 
 /// The connection counts for the key that was shown on it. One in a place that is kept is for few.
@@ -245,13 +272,13 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
     let asked = match told {
         Told::Before => match app.audit.asked(&caller, method, path, &sent).await {
             Ok(row) => Some(row),
-            Err(error) => return Problem::from(error).into_response(),
+            Err(problem) => return problem.into_response(),
         },
         Told::After | Told::IfRefused => None,
     };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
-    if let Err(problem) = hold(app, &caller, is_read && !path.starts_with("/rpc/"), &mut response) {
+    if let Err(problem) = hold(app, (&caller, need), is_read, &mut response) {
         app.metrics.turned_away(NoRoom::Answer);
         response = problem.into_response();
     }
@@ -284,12 +311,22 @@ async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 's
     })
 }
 
-/// A large answer to a look takes room until it is sent, and no answer goes on to a key that is revoked. JSON-RPC takes its room itself,
-/// and what was done is told in any case.
-fn hold(app: &App, caller: &Caller, takes_room: bool, response: &mut Response) -> Result<(), Problem> {
+/// A large answer takes room until it is sent, and no answer goes on to a key that is revoked. JSON-RPC takes its room itself. What
+/// needs nobody is a document that is there once for all, and takes none; who shows no key where one is not needed has the share of
+/// one key, together with all others who show none.
+fn hold(
+    app: &App,
+    (caller, need): (&Caller, Need),
+    is_read: bool,
+    response: &mut Response,
+) -> Result<(), Problem> {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    if let Some(length) = length.filter(|length| takes_room && *length > LARGE) {
-        response.extensions_mut().insert(app.answers.hold(caller.key.as_ref(), length)?);
+    if let Some(length) = length.filter(|length| need != Need::Nobody && *length > LARGE) {
+        let strangers = (!caller.is_known()).then(|| Arc::from(""));
+        let key = caller.key.as_ref().or(strangers.as_ref());
+        let room =
+            if is_read { app.answers.hold(key, length)? } else { app.answers.hold_anyway(key, length) };
+        response.extensions_mut().insert(room);
     }
     if caller.key.is_some() {
         let receiver = Receiver { keyring: app.keyring.clone(), caller: caller.clone() };

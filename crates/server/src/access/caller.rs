@@ -12,6 +12,7 @@ use landfall_core::{Account, ChainId, LaneId, Origin};
 use super::key::Hash;
 use super::role::Role;
 use crate::problem::{Code, Problem};
+use crate::show::Addresses;
 
 /// Who asks. Handlers get it as an argument, and ask it before they show or change something of a signer.
 #[derive(Debug, Clone)]
@@ -123,6 +124,11 @@ impl Caller {
     /// It may know of everything that is no lane's own.
     pub(crate) fn sees_all(&self) -> bool {
         self.known && self.signers.is_none() && self.chains.is_none()
+    }
+
+    /// Whether it is told from where others called: those who run the server are.
+    pub(crate) fn addresses(&self) -> Addresses {
+        if self.is(Role::Operator) { Addresses::Shown } else { Addresses::Hidden }
     }
 
     /// It may do what needs this role.

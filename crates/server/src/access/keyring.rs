@@ -173,6 +173,16 @@ impl Keyring {
         }
     }
 
+    /// Says no to a caller whose key was revoked since its request began: what changes something is not done by such a key, however
+    /// long its body or its batch takes.
+    pub(crate) async fn must_be_good(&self, caller: &Caller) -> Result<(), Problem> {
+        if !self.has_revoked(caller).await {
+            return Ok(());
+        }
+        let detail = "the API key was revoked or has expired while this was on its way; it was not done";
+        Err(Problem::new(Code::Unauthorized, detail))
+    }
+
     fn is_good(&self, snapshot: &Snapshot, id: &str) -> bool {
         snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now()))
     }

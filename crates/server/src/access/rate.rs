@@ -20,8 +20,8 @@ struct Bucket {
 pub(super) struct Rates(Mutex<HashMap<Arc<str>, Bucket>>);
 
 impl Rates {
-    /// Takes so many out of the key's bucket, or says how long to wait. More than fits is taken when the bucket is full, and
-    /// is owed.
+    /// Takes so many out of the key's bucket, or says how long to wait. More than fits is taken when the bucket is full, but for
+    /// the one that the request itself took before, and is owed.
     pub(super) fn take(&self, key: &Arc<str>, per_s: f64, cost: f64, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let most = (per_s * BURST_SECONDS).max(1.0);
@@ -29,7 +29,7 @@ impl Rates {
         let since = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.holds = most.min(bucket.holds + since * per_s);
         bucket.at = now;
-        let wanted = cost.min(most);
+        let wanted = cost.min((most - 1.0).max(1.0));
         // Fractions of numbers that were added up may be off by very little.
         if bucket.holds + 1e-9 < wanted {
             return Err(Duration::from_secs_f64((wanted - bucket.holds) / per_s));
@@ -76,5 +76,18 @@ mod tests {
         assert!(rates.take(&key, 10.0, 100.0, start).is_ok());
         let wait = rates.take(&key, 10.0, 1.0, start).unwrap_err();
         assert!((wait.as_secs_f64() - 8.1).abs() < 1e-6, "{wait:?}");
+    }
+
+    #[test]
+    fn a_batch_of_more_than_the_bucket_holds_is_taken_although_its_request_was_counted_before() {
+        for (per_s, items) in [(50.0, 101.0), (50.0, 1_000.0), (1.0, 3.0), (1.0, 5.0)] {
+            let (rates, key) = (Rates::default(), Arc::from("a"));
+            let start = Instant::now();
+            assert!(rates.take(&key, per_s, 1.0, start).is_ok());
+            assert!(rates.take(&key, per_s, items - 1.0, start).is_ok(), "{items} at {per_s} a second");
+            // What it is over is owed, and the next batch waits for the whole of it.
+            let wait = rates.take(&key, per_s, 1.0, start).unwrap_err();
+            assert!(wait.as_secs_f64() >= (items - 2.0 * per_s) / per_s, "{wait:?}");
+        }
     }
 }

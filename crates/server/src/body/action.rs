@@ -3,11 +3,12 @@
 use landfall_core::request::{AskedFees, Options, Payload, Speed};
 use landfall_core::transaction::{Terms, Whose};
 use landfall_core::{ContentVersion, SessionId, Slot, TxHash};
+use landfall_engine::Despite;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, wrong_type};
 use super::submission::{choice, options, payload};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, quoted};
 
 const SPEEDS: [(&str, Speed); 3] = [("slow", Speed::Slow), ("normal", Speed::Normal), ("fast", Speed::Fast)];
 
@@ -65,7 +66,7 @@ pub(crate) fn taken(value: Value) -> Result<(Whose, Option<TxHash>), Problem> {
             Problem::at(
                 Code::BadValue,
                 "hash",
-                format!("hash is {text:?}; it must be 0x and 64 hexadecimal digits"),
+                format!("hash is {}; it must be 0x and 64 hexadecimal digits", quoted(&text)),
             )
         })?),
         Some(other) => return Err(wrong_type("hash", "a string", &other)),
@@ -86,16 +87,17 @@ pub(crate) fn retry(value: Value) -> Result<Option<Options>, Problem> {
     Ok(given)
 }
 
-/// `{despitePool?}`.
-pub(crate) fn acceptance(value: Value) -> Result<bool, Problem> {
+/// `{despitePool?, despiteOldHead?}`.
+pub(crate) fn acceptance(value: Value) -> Result<Despite, Problem> {
     let mut fields = Fields::of(value, "")?;
-    let despite_pool = match fields.take("despitePool") {
-        None => false,
-        Some(Value::Bool(given)) => given,
-        Some(other) => return Err(wrong_type("despitePool", "true or false", &other)),
+    let mut flag = |name: &str| match fields.take(name) {
+        None => Ok(false),
+        Some(Value::Bool(given)) => Ok(given),
+        Some(other) => Err(wrong_type(name, "true or false", &other)),
     };
+    let despite = Despite { pool: flag("despitePool")?, old_head: flag("despiteOldHead")? };
     fields.finish()?;
-    Ok(despite_pool)
+    Ok(despite)
 }
 
 /// `{session}`.
@@ -107,7 +109,7 @@ pub(crate) fn session(value: Value) -> Result<SessionId, Problem> {
         let text = "session is missing: the one that `owner` of the lane shows";
         return Err(Problem::at(Code::MissingField, "session", text));
     };
-    let bad = |_| Problem::at(Code::BadValue, "session", format!("{given:?} is not a session's id"));
+    let bad = |_| Problem::at(Code::BadValue, "session", format!("{} is not a session's id", quoted(&given)));
     given.parse().map(SessionId).map_err(bad)
 }
 

@@ -5,7 +5,7 @@ use alloy_primitives::{Address, B256, Bytes, hex};
 use landfall_core::{Account, Gas, Millis, Price, Wei};
 use serde_json::{Map, Value};
 
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, quoted, repeated};
 
 pub(crate) struct Fields {
     path: String,
@@ -41,7 +41,7 @@ impl Fields {
         match self.map.keys().next() {
             None => Ok(()),
             Some(name) => {
-                let path = self.path(name);
+                let path = self.path(&repeated(name));
                 Err(Problem::at(
                     Code::UnknownField,
                     path.clone(),
@@ -72,7 +72,8 @@ impl Fields {
             None => Ok(None),
             Some(Value::String(text)) => {
                 let bad = || {
-                    Problem::at(Code::BadAmount, path.clone(), format!("{text:?} is not a number below 2^64"))
+                    let text = quoted(&text);
+                    Problem::at(Code::BadAmount, path.clone(), format!("{text} is not a number below 2^64"))
                 };
                 let amount: Wei = text.parse().map_err(|_| bad())?;
                 u64::try_from(amount.0).map(Some).map_err(|_| bad())
@@ -91,17 +92,15 @@ impl Fields {
 
     pub(crate) fn wei(&mut self, name: &str) -> Result<Option<Wei>, Problem> {
         let path = self.path(name);
-        let amount = |text: &str| {
-            text.parse::<Wei>().map_err(|e| Problem::at(Code::BadAmount, path.clone(), e.to_string()))
-        };
+        let amount =
+            |text: &str| text.parse::<Wei>().map_err(|e| Problem::at(Code::BadAmount, path.clone(), e));
         self.amount_text(name)?.map(|text| amount(&text)).transpose()
     }
 
     pub(crate) fn price(&mut self, name: &str) -> Result<Option<Price>, Problem> {
         let path = self.path(name);
-        let price = |text: &str| {
-            text.parse::<Price>().map_err(|e| Problem::at(Code::BadAmount, path.clone(), e.to_string()))
-        };
+        let price =
+            |text: &str| text.parse::<Price>().map_err(|e| Problem::at(Code::BadAmount, path.clone(), e));
         self.amount_text(name)?.map(|text| price(&text)).transpose()
     }
 
@@ -148,9 +147,9 @@ impl Fields {
         let path = self.path(name);
         let Some(text) = self.text(name)? else { return Ok(None) };
         let bad = |why: String| Problem::at(Code::BadTime, path.clone(), why);
-        let time: jiff::Timestamp = text
-            .parse()
-            .map_err(|_| bad(format!("{text:?} is not a time: write it like 2030-01-31T12:00:00Z")))?;
+        let time: jiff::Timestamp = text.parse().map_err(|_| {
+            bad(format!("{} is not a time: write it like 2030-01-31T12:00:00Z", quoted(&text)))
+        })?;
         u64::try_from(time.as_millisecond())
             .map(|ms| Some(Millis(ms)))
             .map_err(|_| bad(format!("{text} is before 1970")))
@@ -173,7 +172,7 @@ fn bad_gas(path: &str, text: &str) -> Problem {
     Problem::at(
         Code::BadAmount,
         path,
-        format!("{text:?} is not an amount of gas: write a whole number below 2^64"),
+        format!("{} is not an amount of gas: write a whole number below 2^64", quoted(text)),
     )
 }
 
@@ -192,7 +191,8 @@ fn number(path: &str, value: &Value) -> Result<u64, Problem> {
 
 /// 20 bytes in hex. Mixed case must carry a right checksum, since a typo would send money elsewhere.
 pub(crate) fn address(path: &str, text: &str) -> Result<Account, Problem> {
-    let bad = |why: &str| Problem::at(Code::BadAddress, path, format!("{text:?} is not an address: {why}"));
+    let bad =
+        |why: &str| Problem::at(Code::BadAddress, path, format!("{} is not an address: {why}", quoted(text)));
     let digits = text.strip_prefix("0x").ok_or_else(|| bad("it must start with 0x"))?;
     if digits.len() != 40 {
         return Err(bad(&format!("it must have 40 hex digits, not {}", digits.len())));
@@ -212,5 +212,5 @@ pub(crate) fn word(path: &str, value: &Value) -> Result<B256, Problem> {
     text.parse()
         .ok()
         .filter(|_| text.starts_with("0x"))
-        .ok_or_else(|| Problem::at(Code::BadData, path, format!("{text:?} is not 32 bytes in hex")))
+        .ok_or_else(|| Problem::at(Code::BadData, path, format!("{} is not 32 bytes in hex", quoted(text))))
 }

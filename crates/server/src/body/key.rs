@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::fields::{Fields, address, wrong_type};
 use super::limits::{LONGEST_KEY_NAME as LONGEST_NAME, MOST_CHAINS, MOST_SIGNERS};
 use crate::access::{NewKey, Role};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, quoted};
 
 pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
     let mut fields = Fields::of(value, "")?;
@@ -23,8 +23,10 @@ pub(crate) fn new_key(value: Value, now: Millis) -> Result<NewKey, Problem> {
         return Err(Problem::at(Code::BadValue, "name", detail));
     }
     let role = Role::from_name(&role).ok_or_else(|| {
-        let detail =
-            format!("{role:?} is not a role; there are viewer, approver, submitter, operator and admin");
+        let detail = format!(
+            "{} is not a role; there are viewer, approver, submitter, operator and admin",
+            quoted(&role)
+        );
         Problem::at(Code::BadValue, "role", detail)
     })?;
     let limited = signers.is_some().then_some("signers").or(chains.is_some().then_some("chains"));

@@ -36,10 +36,15 @@ pub(crate) fn strict_json(body: &[u8]) -> Result<Value, serde_json::Error> {
     strict::from_slice(body)
 }
 
+/// JSON that a node answered.
+pub(crate) fn of_node(text: &str) -> Result<Value, serde_json::Error> {
+    strict::of_node(text)
+}
+
 /// The JSON of a request's body.
 pub(crate) fn json(headers: &HeaderMap, body: &Bytes) -> Result<Value, Problem> {
     is_json(headers)?;
-    strict::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+    strict::from_slice(body).map_err(|error| Problem::new(Code::InvalidJson, error))
 }
 
 /// As [`json`], where a body may be left out: then it is an empty object.

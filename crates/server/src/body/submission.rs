@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::authorizations;
 use super::fields::{Fields, word, wrong_type};
 use super::limits::{LARGEST_DATA, LARGEST_METADATA, MOST_ACCESS_ITEMS};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, quoted};
 
 const NO_BLOBS: &str = "blob transactions (type 3) are not sent by Landfall; send the data in another way";
 
@@ -46,8 +46,11 @@ fn request_id(field: Option<String>, key: Option<String>) -> Result<Option<Reque
     if let (Some(field), Some(key)) = (&field, &key)
         && field != key
     {
-        let detail =
-            format!("requestId is {field:?} and Idempotency-Key is {key:?}; send one, or both the same");
+        let detail = format!(
+            "requestId is {} and Idempotency-Key is {}; send one, or both the same",
+            quoted(field),
+            quoted(key)
+        );
         return Err(Problem::at(Code::KeysDiffer, "requestId", detail));
     }
     let parse = |text: String| {
@@ -155,7 +158,11 @@ fn transaction_type(fields: &mut Fields) -> Result<Option<u64>, Problem> {
             .and_then(|digits| u64::from_str_radix(digits, 16).ok())
             .map(Some)
             .ok_or_else(|| {
-                Problem::at(Code::BadValue, "payload.type", format!("{text:?} is not a transaction type"))
+                Problem::at(
+                    Code::BadValue,
+                    "payload.type",
+                    format!("{} is not a transaction type", quoted(&text)),
+                )
             }),
         Some(other) => Err(wrong_type("payload.type", "a number", &other)),
     }
@@ -241,7 +248,7 @@ fn after(value: Value) -> Result<After, Problem> {
         Problem::at(
             Code::BadValue,
             "options.after.txId",
-            format!("{text:?} is not a txId that Landfall gave"),
+            format!("{} is not a txId that Landfall gave", quoted(&text)),
         )
     })?;
     let states = [("confirmed", AfterState::Confirmed), ("mined", AfterState::Mined)];
@@ -268,7 +275,7 @@ pub(super) fn choice<T: Copy>(
         Problem::at(
             Code::BadValue,
             path.clone(),
-            format!("{path} is {text:?}; it may be {}", words.join(", ")),
+            format!("{path} is {}; it may be {}", quoted(&text), words.join(", ")),
         )
     })
 }

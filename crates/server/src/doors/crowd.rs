@@ -257,6 +257,8 @@ impl Crowd {
         }
         here.remove(line);
         line.neighbour().connections.fetch_sub(1, Ordering::Relaxed);
+        // What was asked on it may still be worked on, and must not bring it back.
+        line.yielded.store(true, Ordering::Relaxed);
     }
 }
 
@@ -425,6 +427,32 @@ mod tests {
         let others: Vec<Entered> = (0..2).map(|_| enter(&crowd, "192.0.2.2")).collect();
         let _next = enter(&crowd, "192.0.2.4");
         assert!(ended(&old) && !others.iter().any(ended), "it counts as one without, and yields as one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_ended_counts_no_more_whatever_was_asked_on_it() {
+        let crowd = crowd();
+        let (mut asked, at) = (Vec::new(), from("192.0.2.2").ip());
+        for key in ["one", "other", "one"] {
+            let entered = known(&crowd, "192.0.2.2", key);
+            asked.push(entered.0.clone());
+        }
+        asked.push(enter(&crowd, "192.0.2.2").0.clone());
+        // The requests of these go on: two with another key, one with none that is good, one with its first.
+        for (line, key) in asked.iter().zip(["other", "", "two", "one"]) {
+            if key.is_empty() { line.forgets_key() } else { line.shows_key(&caller(key)).unwrap() }
+        }
+        tokio::time::advance(GRACE).await;
+        assert_eq!(crowd.make_room(), Yielded::Nobody);
+        let again: Vec<Entered> = (0..3).map(|_| known(&crowd, "192.0.2.2", "one")).collect();
+        assert!(crowd.try_enter(SocketAddr::new(at, 2)).is_ok());
+        drop(again);
+        let here = crowd.here();
+        assert!(here.keyless.is_empty() && here.known.is_empty() && here.of_key.is_empty());
+        let count = |at: &Arc<Neighbour>| {
+            (at.connections.load(Ordering::Relaxed), at.keyless.load(Ordering::Relaxed))
+        };
+        assert_eq!(here.neighbours.values().map(count).collect::<Vec<_>>(), [(0, 0)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,7 +46,8 @@ pub(crate) async fn take(
     // Messages of a stream come one by one, and each is measured by who reads it.
     if grpc::is_service(request.uri().path()) && grpc::is_grpc(request.headers()) {
         let streams = grpc::takes_a_stream(request.uri().path());
-        let request = request.map(|body| Body::new(Measured::new(body, charge.clone(), streams)));
+        let time = app.limits.body_time;
+        let request = request.map(|body| Body::new(Measured::new(body, charge.clone(), streams, time)));
         return Ok((request, charge));
     }
     let (parts, body) = request.into_parts();

@@ -49,7 +49,7 @@ pub(crate) struct Line {
     keyless_since: AtomicU64,
     /// Answers that were given up because nobody read them.
     unread: AtomicUsize,
-    /// It has made room, and is no longer counted.
+    /// It has ended or made room, and is no longer counted.
     pub(super) yielded: AtomicBool,
     end: Notify,
     running: AtomicUsize,

@@ -51,7 +51,7 @@ pub mod proto {
 }
 
 /// What the reflection service shows.
-const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landfall.bin"));
+pub(crate) const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/landfall.bin"));
 
 /// The largest message of those who show no key.
 const QUESTION: usize = 16 << 10;

@@ -71,6 +71,9 @@ pub(super) async fn submit(
 impl Transactions for Service {
     async fn submit(&self, request: Request<SubmitRequest>) -> Result<Response<Submitted>, Status> {
         let caller = caller(&request);
+        // Its message may have been long on its way.
+        let told = |problem: &Problem| self.0.audit.refused(&caller, "gRPC", SUBMIT, problem);
+        self.0.keyring.must_be_good(&caller).await.inspect_err(told)?;
         Ok(Response::new(submit(&self.0, &caller, request.get_ref(), SUBMIT).await?))
     }
 
@@ -81,11 +84,6 @@ impl Transactions for Service {
         request: Request<Streaming<SubmitRequest>>,
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
         let (app, caller) = (self.0.clone(), caller(&request));
-        if !caller.is(Role::Submitter) {
-            let problem = caller.lacks(Role::Submitter);
-            app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
-            return Err(problem.into());
-        }
         let line = request.extensions().get::<Arc<Line>>().cloned();
         let answers = request.into_inner().map(move |request| {
             let (app, caller) = (app.clone(), caller.clone());
@@ -95,7 +93,9 @@ impl Transactions for Service {
                 // A key may have been taken back since the stream was opened.
                 if !app.keyring.still(&caller).await {
                     let detail = "the API key was revoked or has expired; this request was not stored";
-                    return Err(Problem::new(Code::Unauthorized, detail).into());
+                    let problem = Problem::new(Code::Unauthorized, detail);
+                    app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
+                    return Err(problem.into());
                 }
                 let held = charge.take(request.encoded_len()).await.map_err(Problem::from);
                 let stored = match held.and_then(|()| app.keyring.charge(&caller, 1)) {
@@ -138,6 +138,7 @@ impl Transactions for Service {
         let tx = tx::find(app, &caller, &asked.tx_id).await?.tx;
         let told = |problem: &Problem| app.audit.refused(&caller, "gRPC", CANCEL, problem);
         caller.may(Role::Submitter, tx.lane).inspect_err(told)?;
+        app.keyring.must_be_good(&caller).await.inspect_err(told)?;
         let parse = |text: &String| {
             RequestId::parse(text).map_err(|error| Problem::new(Code::BadRequestId, error.to_string()))
         };

@@ -21,6 +21,15 @@ fn flag(value: &Value, name: &str) -> bool {
     value[name].as_bool().unwrap_or(false)
 }
 
+fn caller(value: &Value, name: &str) -> Option<proto::Caller> {
+    let caller = value.get(name).filter(|caller| caller.is_object())?;
+    Some(proto::Caller {
+        key_id: text(caller, "keyId"),
+        name: text(caller, "name").unwrap_or_default(),
+        address: text(caller, "address"),
+    })
+}
+
 pub(super) fn submitted(value: &Value, replay: bool) -> proto::Submitted {
     proto::Submitted {
         tx_id: text(value, "txId").unwrap_or_default(),
@@ -59,6 +68,7 @@ pub(super) fn transaction(value: &Value) -> proto::Transaction {
         accepted_at: text(value, "acceptedAt").unwrap_or_default(),
         updated_at: text(value, "updatedAt").unwrap_or_default(),
         json: value.to_string(),
+        submitted_by: caller(value, "submittedBy"),
     }
 }
 
@@ -87,5 +97,6 @@ pub(super) fn event(seq: i64, name: &str, value: &Value) -> proto::Event {
         signer: text(value, "signer").unwrap_or_default(),
         tx_id: text(value, "txId"),
         json: value.to_string(),
+        by: caller(value, "by"),
     }
 }

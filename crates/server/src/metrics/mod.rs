@@ -71,6 +71,8 @@ pub struct Metrics {
     levels: Levels,
     webhooks: Mutex<Vec<webhooks::Level>>,
     listeners: AtomicI64,
+    /// Kept raw transactions: all but those that are held back, and those.
+    raw_kept: [AtomicI64; 2],
     /// One scrape at a time.
     scraping: Mutex<()>,
 }
@@ -153,6 +155,7 @@ impl Metrics {
             levels: Levels(levels),
             webhooks: Mutex::default(),
             listeners: AtomicI64::new(0),
+            raw_kept: Default::default(),
             scraping: Mutex::new(()),
             registry,
         };
@@ -227,6 +230,13 @@ impl Metrics {
         self.listeners.fetch_add(change, Ordering::Relaxed);
     }
 
+    /// Transactions that callers signed themselves and that are kept.
+    pub(crate) fn set_raw_kept(&self, open: usize, held: usize) {
+        for (kept, count) in self.raw_kept.iter().zip([open, held]) {
+            kept.store(i64::try_from(count).unwrap_or(i64::MAX), Ordering::Relaxed);
+        }
+    }
+
     /// The whole page, as of now.
     pub(crate) async fn page(&self, handle: &Handle) -> Result<String, Error> {
         let gauges = handle.gauges().await;
@@ -248,6 +258,9 @@ impl Metrics {
         levels.set(SESSION_LIVE, &[], flag(gauges.session_is_live));
         levels.set(STORE_OLDER, &[], flag(gauges.store_is_older));
         levels.set(LISTENERS, &[], self.listeners.load(Ordering::Relaxed) as f64);
+        for (kept, state) in self.raw_kept.iter().zip(["open", "held"]) {
+            levels.set(RAW_KEPT, &[state], kept.load(Ordering::Relaxed) as f64);
+        }
         for webhook in self.webhooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let labels = [webhook.webhook.as_str()];
             levels.set(OUTBOX_LAG, &labels, webhook.behind as f64);

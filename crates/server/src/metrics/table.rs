@@ -122,6 +122,7 @@ metrics! {
     WEBHOOK_WAITING = gauge("landfall_webhook_waiting", WEBHOOK, "Events of a webhook that failed, or are held back by one that did.");
     WEBHOOK_DISABLED = gauge("landfall_webhook_disabled", WEBHOOK, "1 if nothing is delivered to the webhook until somebody switches it on.");
     WEBHOOK_DELIVERIES = counter("landfall_webhook_deliveries_total", &["result"], "Tries of events by result: delivered, failed (tried again), given_up.");
+    RAW_KEPT = gauge("landfall_raw_kept", &["state"], "Transactions that callers signed themselves and that are kept until they are final: open, or held (a lower nonce is missing).");
     LISTENERS = gauge("landfall_event_listeners", &[], "Callers that listen to server-sent events.");
     TURNED_AWAY = counter("landfall_turned_away_total", &["what"], "What was refused or ended for want of room: connection, stream (gRPC without a key), bytes (of bodies), answer (large, or not read).");
 

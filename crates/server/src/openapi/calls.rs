@@ -398,7 +398,7 @@ fn server() -> Vec<Operation> {
             .says("Every lane is on hold until then. Hand all requests in again first: docs/backup.md.")
             .takes(refer("Acceptance"), false)
             .answers(202, "Every lane is told.", refer("StoreAccepted"))
-            .refuses(&[Code::NotOlder, Code::InPool, Code::OutcomeUnknown]),
+            .refuses(&[Code::NotOlder, Code::InPool, Code::OldHead, Code::OutcomeUnknown]),
         get("/metrics", "metrics", "What is counted and measured, for Prometheus")
             .answers_as(200, "The text format of Prometheus.", "text/plain", text("see docs/metrics.md")),
         get("/openapi.json", "openapi", "This document")

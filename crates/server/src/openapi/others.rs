@@ -77,7 +77,8 @@ fn acceptance() -> Value {
         flag(),
         "also if transactions that this store does not know are in an endpoint's pool, or an endpoint does not tell",
     );
-    object("a person's word", [may("despitePool", said_so)])
+    let old_head = said(flag(), "also if the newest block that is seen is old: the chain makes no blocks");
+    object("a person's word", [may("despitePool", said_so), may("despiteOldHead", old_head)])
 }
 
 fn store_accepted() -> Value {
@@ -306,6 +307,10 @@ fn caller() -> Value {
         [
             may("keyId", said(text(), "the id of the API key")),
             has("name", said(text(), "its name at the time")),
+            may(
+                "address",
+                said(text(), "the other end of its connection; shown to operators and administrators only"),
+            ),
         ],
     )
 }

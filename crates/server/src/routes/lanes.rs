@@ -6,8 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::ports::store::CommandKind;
-use landfall_core::settings::Allocation;
-use landfall_core::{ChainId, LaneId, SessionId};
+use landfall_core::settings::{Allocation, LaneSettings};
+use landfall_core::view::AccountView;
+use landfall_core::{ChainId, LaneId, SessionId, Slot};
 use landfall_engine::BreakLease;
 use serde_json::{Value, json};
 
@@ -204,9 +205,47 @@ fn lane(chain: &str, signer: &str) -> Answer<LaneId> {
 fn rules(app: &App, lane: LaneId) -> show::Rules {
     let parts = app.handle.parts();
     let at_admission = parts.slots_at_admission.contains(&lane);
+    let view = app.handle.view(lane.chain);
+    let account = view.as_ref().and_then(|view| view.accounts.get(&lane.signer));
     let allocation = if at_admission { Allocation::Admission } else { Allocation::Dispatch };
     show::Rules {
-        window: parts.chains.get(&lane.chain).map(|chain| chain.settings.max_in_flight),
+        window: parts.chains.get(&lane.chain).map(|chain| window(&chain.settings, account)),
         allocation: parts.signers.contains_key(&lane).then_some(allocation),
+    }
+}
+
+/// How many nonces of an account may be in flight, by what is known of it: as its lane has it, but for what refusals have taught that one.
+fn window(settings: &LaneSettings, account: Option<&AccountView>) -> u64 {
+    match account {
+        Some(account) if settings.first_alone && account.count == Slot(0) => 1,
+        Some(account) if account.delegated => settings.max_in_flight.min(settings.delegated_in_flight.max(1)),
+        Some(_) | None => settings.max_in_flight,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_core::view::{BlockRef, Look};
+
+    use super::*;
+
+    #[test]
+    fn the_window_that_is_shown_is_the_accounts_own() {
+        let settings = LaneSettings { max_in_flight: 16, delegated_in_flight: 1, ..LaneSettings::default() };
+        let at = BlockRef { number: 1, hash: Default::default() };
+        let account = |delegated, count| AccountView {
+            count: Slot(count),
+            balance: None,
+            delegated,
+            at,
+            read: Look(1),
+            agreed: true,
+        };
+        assert_eq!(window(&settings, None), 16);
+        assert_eq!(window(&settings, Some(&account(false, 0))), 16);
+        assert_eq!(window(&settings, Some(&account(true, 3))), 1);
+        let alone = LaneSettings { first_alone: true, ..settings };
+        assert_eq!(window(&alone, Some(&account(false, 0))), 1);
+        assert_eq!(window(&alone, Some(&account(false, 1))), 16);
     }
 }

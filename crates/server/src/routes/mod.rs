@@ -14,6 +14,7 @@ pub(crate) mod tx;
 mod webhooks;
 
 pub use keys::make_api_key;
+pub use table::paths;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -28,6 +29,21 @@ use crate::rpc;
 use crate::serve::App;
 
 pub(crate) fn router(app: App) -> Router {
+    all(grpc::routes(&app))
+        .route_layer(from_fn_with_state(app.clone(), access::admit))
+        .fallback(async |app: State<App>, request: Request| {
+            unread(&app, request).await;
+            Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
+        })
+        .method_not_allowed_fallback(async |app: State<App>, request: Request| {
+            unread(&app, request).await;
+            Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method")
+        })
+        .with_state(app)
+}
+
+/// Every path with its handler. What each needs is in the [`table`].
+fn all(grpc: Router<App>) -> Router<App> {
     let api = Router::new()
         .route("/tx", post(tx::submit).get(tx::list))
         .route("/tx/batch", post(tx::submit_batch))
@@ -68,7 +84,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export));
     Router::new()
-        .merge(grpc::routes(&app))
+        .merge(grpc)
         .nest("/api/v1", api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
@@ -76,16 +92,6 @@ pub(crate) fn router(app: App) -> Router {
         .route("/openapi.json", get(openapi::document))
         .route("/docs", get(openapi::page))
         .route("/rpc/{chain}", post(rpc::post).get(rpc::upgrade))
-        .route_layer(from_fn_with_state(app.clone(), access::admit))
-        .fallback(async |app: State<App>, request: Request| {
-            unread(&app, request).await;
-            Problem::new(Code::NotFound, "there is nothing at this path; the API is under /api/v1")
-        })
-        .method_not_allowed_fallback(async |app: State<App>, request: Request| {
-            unread(&app, request).await;
-            Problem::new(Code::MethodNotAllowed, "the path exists, but not for this method")
-        })
-        .with_state(app)
 }
 
 /// Health and nothing else, for a listener of its own. Nobody is asked for a key there, and nobody is told more than a word.

@@ -103,7 +103,12 @@ async fn decide(app: &App, caller: &Caller, id: &str, yes: bool, headers: &Heade
 
 /// A word on one that may have landed is about the nonce that was looked at, and about no other.
 fn check_held_for(tx: &Transaction, looked_at: Option<Slot>) -> Result<(), Problem> {
-    let Some(shown) = tx.status.forgotten_as.filter(|_| tx.status.may_have_landed()) else { return Ok(()) };
+    let Some(shown) = tx.status.forgotten_as.filter(|_| tx.status.may_have_landed()) else {
+        let detail =
+            "each nonce that did the same is accounted for by now: look at it again, and speak of no nonce";
+        let is_late = looked_at.is_some() && tx.status.may_have_landed();
+        return if is_late { Err(Problem::new(Code::HeldForNeeded, detail)) } else { Ok(()) };
+    };
     if looked_at == Some(shown) {
         return Ok(());
     }

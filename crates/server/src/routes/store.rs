@@ -33,8 +33,8 @@ pub(crate) async fn accept(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
-    let despite_pool = body::acceptance(body::json_or_nothing(&headers, &taken(body)?)?)?;
-    let lanes = app.handle.accept_store(despite_pool, Some(caller.origin())).await?;
+    let despite = body::acceptance(body::json_or_nothing(&headers, &taken(body)?)?)?;
+    let lanes = app.handle.accept_store(despite, Some(caller.origin())).await?;
     let lanes: Vec<Value> = lanes
         .iter()
         .map(|(lane, command)| {

@@ -10,8 +10,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use landfall_core::confirmations;
 use landfall_core::ports::store::{Admission, Kept, TxQuery, TxRecord};
-use landfall_core::request::Options;
-use landfall_core::transaction::{Transaction, TxState};
+use landfall_core::request::{Options, Payload};
+use landfall_core::transaction::{Content, Transaction, TxState};
 use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use landfall_engine::{Refused, Submission};
 use serde_json::{Value, json};
@@ -204,8 +204,8 @@ pub(crate) async fn show(
 /// A transaction as it is shown, or what stayed of it.
 pub(crate) async fn by_id(app: &App, caller: &Caller, id: &str) -> Answer<Value> {
     match look_up(app, caller, id).await? {
-        Found::Whole(record) => shown(app, &record).await,
-        Found::Removed(kept) => Ok(show::kept(&kept)),
+        Found::Whole(record) => shown(app, caller, &record).await,
+        Found::Removed(kept) => Ok(show::kept(&kept, caller.addresses())),
     }
 }
 
@@ -277,10 +277,15 @@ pub(crate) async fn by_key(app: &App, caller: &Caller, signer: &str, request: &s
     }
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
-        return if caller.sees_lane(record.tx.lane) { shown(app, &record).await } else { Err(missing()) };
+        return if caller.sees_lane(record.tx.lane) {
+            shown(app, caller, &record).await
+        } else {
+            Err(missing())
+        };
     }
     let kept = app.handle.store().kept_by_request(signer, &request).await?;
-    Ok(show::kept(&kept.filter(|kept| caller.sees_lane(kept.lane)).ok_or_else(missing)?))
+    let kept = kept.filter(|kept| caller.sees_lane(kept.lane)).ok_or_else(missing)?;
+    Ok(show::kept(&kept, caller.addresses()))
 }
 
 pub(crate) async fn journal(
@@ -297,10 +302,14 @@ pub(crate) async fn journal(
         }
     };
     let rows = app.handle.store().journal(record.tx.id).await?;
-    let items: Vec<Value> = rows.iter().map(show::journal_row).collect();
+    let items: Vec<Value> = rows.iter().map(|row| show::journal_row(row, caller.addresses())).collect();
     Ok(Json(json!({ "items": items, "nextCursor": null })))
 }
 
+/// Bytes of contents after which a page ends, as far as it has come.
+const LARGE_PAGE: usize = 8 << 20;
+/// So many are read of the store at once: one after the other would be slow, and all together may be too large.
+const PORTION: u32 = 50;
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
 /// So many items of a page count as one request.
@@ -316,18 +325,19 @@ pub(crate) async fn list(
     app.keyring.charge(&caller, (query.limit / ITEMS_OF_A_REQUEST).saturating_sub(1) as usize)?;
     let is_large = query.limit > PAGE || !caller.sees_all();
     let _reading = if is_large { app.keyring.quotas().read_much(&caller).await? } else { None };
-    let txs = seen(&app, &caller, &query).await?;
-    let more = txs.len() >= query.limit as usize;
+    let Listed { txs, more } = seen(&app, &caller, &query).await?;
     let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());
-    let items: Vec<Value> =
-        txs.iter().map(|tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref())).collect();
+    let show = |tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref(), caller.addresses());
+    let items: Vec<Value> = txs.iter().map(show).collect();
     Ok(Json(json!({ "items": items, "nextCursor": next })))
 }
 
 /// Those of a list that the caller may see; of the others not even a cursor tells.
-async fn seen(app: &App, caller: &Caller, query: &TxQuery) -> Answer<Vec<Transaction>> {
+async fn seen(app: &App, caller: &Caller, query: &TxQuery) -> Answer<Listed> {
+    let mut all = Listed::default();
     if caller.sees_all() {
-        return Ok(app.handle.store().txs(query).await?);
+        part(app, query, &mut all).await?;
+        return Ok(all);
     }
     // One query for each part that it may see; what it is not limited in stays as it was asked.
     let signers: Vec<_> = match &caller.signers {
@@ -346,16 +356,73 @@ async fn seen(app: &App, caller: &Caller, query: &TxQuery) -> Answer<Vec<Transac
             .filter(|own| query.chain.is_none() || query.chain == *own)
             .collect(),
     };
-    let mut all = Vec::new();
     for signer in signers {
         for chain in &chains {
-            let part = TxQuery { signer, chain: *chain, ..query.clone() };
-            all.extend(app.handle.store().txs(&part).await?);
+            let of_part = TxQuery { signer, chain: *chain, ..query.clone() };
+            part(app, &of_part, &mut all).await?;
         }
     }
-    all.sort_by_key(|tx| std::cmp::Reverse(tx.order));
-    all.truncate(query.limit as usize);
     Ok(all)
+}
+
+/// The newest of a list, as far as they fit on a page.
+#[derive(Default)]
+struct Listed {
+    txs: Vec<Transaction>,
+    /// There may be older ones.
+    more: bool,
+}
+
+impl Listed {
+    /// Takes in a portion. What has no place on the page any more goes, so the page is what is newest of all that was taken in.
+    fn take(&mut self, portion: Vec<Transaction>, most: usize) {
+        self.txs.extend(portion);
+        self.txs.sort_by_key(|tx| std::cmp::Reverse(tx.order));
+        let mut bytes = 0;
+        // At least one: the next page begins behind it.
+        let fitting = self.txs.iter().take(most).take_while(|tx| {
+            let had_room = bytes < LARGE_PAGE;
+            bytes += size(tx);
+            had_room
+        });
+        let fitting = fitting.count();
+        self.more |= self.txs.len() > fitting || fitting >= most;
+        self.txs.truncate(fitting);
+    }
+}
+
+/// Takes in what there is of one part of the list, until no older one would have a place.
+async fn part(app: &App, query: &TxQuery, all: &mut Listed) -> Answer<()> {
+    let mut before = query.before;
+    let mut left = query.limit;
+    while left > 0 {
+        let limit = left.min(PORTION);
+        let portion = app.handle.store().txs(&TxQuery { before, limit, ..query.clone() }).await?;
+        left -= limit;
+        let was_whole = portion.len() >= limit as usize;
+        let Some(last) = portion.last().map(|tx| tx.order) else { break };
+        all.take(portion, query.limit as usize);
+        let has_place = all.txs.last().is_some_and(|oldest| oldest.order <= last);
+        if !was_whole || !has_place {
+            break;
+        }
+        before = Some(last);
+    }
+    Ok(())
+}
+
+/// Bytes of a transaction's contents, as nodes count them.
+fn size(tx: &Transaction) -> usize {
+    let later = tx.status.later.iter().filter_map(|content| match content {
+        Content::Payload(payload) => Some(payload),
+        Content::NoOp => None,
+    });
+    let of = |payload: &Payload| {
+        let keys: usize = payload.access_list.iter().map(|item| 1 + item.storage_keys.len()).sum();
+        payload.data.len() + keys * 32 + payload.authorization_list.len() * 128
+    };
+    let metadata = tx.request.options.metadata.as_ref().map_or(0, |text| text.len());
+    of(&tx.request.payload) + later.map(of).sum::<usize>() + metadata
 }
 
 fn tx_query(query: BTreeMap<String, String>) -> Answer<TxQuery> {
@@ -419,7 +486,7 @@ pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecor
     }
 }
 
-pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
+pub(crate) async fn shown(app: &App, caller: &Caller, record: &TxRecord) -> Answer<Value> {
     let tx = &record.tx;
     let has_receipt = tx.status.receipt.is_some() || record.carried_out_by().is_some();
     let taken_back = tx.status.won.is_some() && !has_receipt;
@@ -440,10 +507,61 @@ pub(crate) async fn shown(app: &App, record: &TxRecord) -> Answer<Value> {
             attempt.told_by(journal.iter().map(|row| (row.at, &row.entry)));
         }
     }
-    let mut shown =
-        show::record(&record, app.handle.view(chain).as_deref(), app.handle.finality(chain), stuck);
+    let (view, finality) = (app.handle.view(chain), app.handle.finality(chain));
+    let mut shown = show::record(&record, view.as_deref(), finality, stuck, caller.addresses());
     if let Some(retry) = app.handle.retried_as(tx).await? {
         shown["retriedAs"] = json!(retry);
     }
     Ok(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use alloy_primitives::Address;
+    use landfall_core::request::{Request, fingerprint};
+    use landfall_core::transaction::Status;
+    use landfall_core::{Account, LaneId, Millis};
+
+    use super::*;
+
+    fn tx(order: i64, bytes: usize) -> Transaction {
+        let lane = LaneId { chain: ChainId(7), signer: Account(Address::repeat_byte(0xaa)) };
+        let payload = Payload { data: vec![7; bytes].into(), ..Payload::default() };
+        let (options, accepted_at) = (Options::default(), Millis(1));
+        let fingerprint = fingerprint(&lane, &payload, &options).unwrap();
+        let (request_id, retry_of, at_once, origin) = (None, None, None, None);
+        let request =
+            Request { request_id, payload, options, fingerprint, accepted_at, retry_of, at_once, origin };
+        let (id, order) = (TxId::new(accepted_at, 1), QueueOrder(order));
+        Transaction { id, lane, order, request: Arc::new(request), status: Status::accepted(accepted_at) }
+    }
+
+    fn orders(listed: &Listed) -> Vec<i64> {
+        listed.txs.iter().map(|tx| tx.order.0).collect()
+    }
+
+    #[test]
+    fn a_page_ends_once_it_is_large_and_says_that_there_is_more() {
+        let mut page = Listed::default();
+        page.take((0..200).rev().map(|order| tx(order, 127 << 10)).collect(), 500);
+        assert!(page.more);
+        assert_eq!(orders(&page), (135..200).rev().collect::<Vec<_>>(), "no more than 8 MB and one");
+        // Of another part: what is newer takes the place of what is older, and the rest has none.
+        page.take((300..310).chain(0..10).map(|order| tx(order, 127 << 10)).collect(), 500);
+        assert_eq!(orders(&page), (300..310).rev().chain((145..200).rev()).collect::<Vec<_>>());
+        let mut alone = Listed::default();
+        alone.take(vec![tx(1, LARGE_PAGE + 1), tx(2, LARGE_PAGE + 1)], 500);
+        assert_eq!((orders(&alone), alone.more), (vec![2], true), "one always fits");
+    }
+
+    #[test]
+    fn a_page_of_small_ones_is_as_long_as_was_asked_for() {
+        let mut page = Listed::default();
+        page.take((0..50).map(|order| tx(order, 32)).collect(), 60);
+        assert_eq!((page.txs.len(), page.more), (50, false));
+        page.take((50..100).map(|order| tx(order, 32)).collect(), 60);
+        assert_eq!((orders(&page), page.more), ((40..100).rev().collect::<Vec<_>>(), true));
+    }
 }

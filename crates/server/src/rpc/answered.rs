@@ -36,8 +36,13 @@ impl Answered {
         Self { pieces: pieces.into_pieces(), room }
     }
 
+    fn length(&self) -> usize {
+        self.pieces.iter().map(String::len).sum()
+    }
+
     /// As one text, and the room that it takes: give it back when the text is sent.
     pub(super) fn into_text(mut self) -> (String, Arc<MessageRoom>) {
+        self.room.fill(self.length());
         let text = if self.pieces.len() == 1 { self.pieces.pop() } else { Some(self.pieces.concat()) };
         (text.unwrap_or_default(), self.room)
     }
@@ -45,11 +50,12 @@ impl Answered {
 
 impl IntoResponse for Answered {
     fn into_response(mut self) -> Response {
+        let length = self.length();
+        self.room.fill(length);
         let json = (header::CONTENT_TYPE, "application/json");
         if self.pieces.len() == 1 && self.room.is_empty() {
             return ([json], self.pieces.pop().unwrap_or_default()).into_response();
         }
-        let length: usize = self.pieces.iter().map(String::len).sum();
         // The room goes with the pieces: to the end, or until the caller hangs up.
         let pieces = stream::unfold((self.pieces.into_iter(), self.room), |(mut pieces, room)| async move {
             let piece = Bytes::from(pieces.next()?);
@@ -73,6 +79,22 @@ mod tests {
             said: Ok(format!("\"{}\"", "x".repeat(*length))),
         };
         lengths.iter().enumerate().map(answer).collect()
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_takes_room_until_it_is_sent_also_if_it_is_an_error() {
+        let answers = Arc::new(Answers::new(Budget::default()));
+        let data = Some(json!("x".repeat(100_000)));
+        let error = crate::rpc::error::RpcError { code: 3, message: "execution reverted".into(), data };
+        let answer = || Answer { id: json!(1), said: Err(error.clone()) };
+        let response = Answered::one(answer(), answers.message(None)).into_response();
+        assert!(!answers.is_empty());
+        drop(response);
+        assert!(answers.is_empty());
+        let (text, room) = Answered::one(answer(), answers.message(None)).into_text();
+        assert!(!answers.is_empty() && text.len() > 100_000);
+        drop(room);
+        assert!(answers.is_empty());
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use landfall_core::ports::records::{Record, RecordKind, RecordWrite, RecordsWrit
 use landfall_core::ports::store::{Admission, TxRecord};
 use landfall_core::request::{After, AfterState, OnFailure, Options, Payload};
 use landfall_core::transaction::TxState;
-use landfall_core::{Account, LaneId, Origin, RequestId, TxId};
+use landfall_core::{Account, LaneId, Origin, RequestId, TxHash, TxId};
 use landfall_engine::{Handle, Submission, SubmitError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -22,6 +22,7 @@ use super::params::{Params, bad, hex, quantity};
 use super::{Asker, pass};
 use crate::access::Role;
 use crate::body;
+use crate::problem::{quoted, repeated};
 
 /// As many calls are taken at once.
 const MOST: usize = 50;
@@ -67,7 +68,7 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
     let content = serde_json::to_vec(&payloads).map_err(|error| bad(format!("calls: {error}")))?;
     let record = json!({
         "from": lane.signer.0, "chainId": asker.chain, "calls": payloads.len(), "content": keccak256(content),
-        "key": asker.caller.key, "at": asker.app.handle.parts().clock.now(),
+        "key": asker.caller.key.as_deref(), "at": asker.app.handle.parts().clock.now(),
     });
     let known = asker.app.records.record(RecordKind::Calls, &record_id(lane.signer, &id)).await?;
     let taken = || {
@@ -110,7 +111,8 @@ pub(super) async fn send(asker: &Asker, params: Value) -> Result<Value, RpcError
     let (asker, called) = (asker.clone(), id.clone());
     let handed_over = tokio::spawn(async move {
         let mut stored = Vec::new();
-        let ended = hand_over(&asker.app.handle, &called, submissions, &mut stored).await;
+        let sees_all = asker.caller.chains.is_none();
+        let ended = hand_over((&asker.app.handle, sees_all), &called, submissions, &mut stored).await;
         if !stored.is_empty() {
             asker.wrote("wallet_sendCalls", stored, None);
         }
@@ -125,7 +127,9 @@ fn read(asker: &Asker, mut fields: Map<String, Value>) -> Result<Together, RpcEr
     let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
     let signer = match take("from") {
         Some(Value::String(text)) => body::address("from", &text)?,
-        Some(other) => return Err(bad(format!("from is {other}; it must be an address, a string"))),
+        Some(other) => {
+            return Err(bad(format!("from is {}; it must be an address, a string", repeated(other))));
+        }
         None => return Err(bad("from is missing: it says which account sends")),
     };
     // Whoever may not use an account does not hear whether it is here.
@@ -142,27 +146,32 @@ fn read(asker: &Asker, mut fields: Map<String, Value>) -> Result<Together, RpcEr
             let text = format!("chainId is {chain}, and this is the door of chain {}", asker.chain);
             return Err(RpcError::coded(UNSUPPORTED_CHAIN, text, "unknown_chain"));
         }
-        Some(other) => return Err(bad(format!("chainId is {other}; write it as hex in a string, \"0x…\""))),
+        Some(other) => {
+            return Err(bad(format!("chainId is {}; write it as hex in a string, \"0x…\"", repeated(other))));
+        }
     }
     match take("version") {
         None | Some(Value::String(_)) => {}
-        Some(other) => return Err(bad(format!("version is {other}; it must be a string"))),
+        Some(other) => return Err(bad(format!("version is {}; it must be a string", repeated(other)))),
     }
     let atomic = match take("atomicRequired") {
         None => false,
         Some(Value::Bool(atomic)) => atomic,
-        Some(other) => return Err(bad(format!("atomicRequired is {other}; it must be true or false"))),
+        Some(other) => {
+            return Err(bad(format!("atomicRequired is {}; it must be true or false", repeated(other))));
+        }
     };
     let id = match take("id") {
         None => None,
         Some(Value::String(id)) if !id.is_empty() && id.len() <= LONGEST_ID => Some(id),
         Some(other) => {
+            let other = repeated(other);
             return Err(bad(format!("id is {other}; it may be a string of at most {LONGEST_ID} characters")));
         }
     };
     needs_nothing(take("capabilities"))?;
     let calls = take("calls");
-    if let Some(name) = fields.keys().next() {
+    if let Some(name) = fields.keys().next().map(repeated) {
         return Err(RpcError::coded(INVALID_PARAMS, format!("{name} is not a known field"), "unknown_field"));
     }
     let payloads = payloads(calls)?;
@@ -189,12 +198,13 @@ fn needs_nothing(capabilities: Option<Value>) -> Result<(), RpcError> {
     let wanted = match capabilities {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Object(wanted)) => wanted,
-        Some(other) => return Err(bad(format!("capabilities is {other}; it must be an object"))),
+        Some(other) => return Err(bad(format!("capabilities is {}; it must be an object", repeated(other)))),
     };
     let needed = wanted.iter().find(|(_, value)| value.get("optional") != Some(&Value::Bool(true)));
     match needed {
         None => Ok(()),
         Some((name, _)) => {
+            let name = repeated(name);
             let text = format!("the capability {name} is not there");
             Err(RpcError::coded(UNSUPPORTED_CAPABILITY, text, "unsupported"))
         }
@@ -247,8 +257,9 @@ fn submissions(
 }
 
 /// An error that is not about the first call says that a part was stored. `stored`: the transactions that are new.
+/// `sees_all`: the caller sees all chains. To others a transaction of the same name may be one of a chain that they do not see.
 async fn hand_over(
-    handle: &Handle,
+    (handle, sees_all): (&Handle, bool),
     id: &str,
     submissions: Vec<Submission>,
     stored: &mut Vec<TxId>,
@@ -271,11 +282,16 @@ async fn hand_over(
                 continue;
             }
             Ok(Admission::Conflict(tx) | Admission::NonceReused(tx)) if before.is_none() => {
-                let text = format!("a call of {id:?} is transaction {tx}, which does something else");
+                let other =
+                    if sees_all { format!("transaction {tx}") } else { "another transaction".to_owned() };
+                let text = format!("a call of {id:?} is {other}, which does something else");
                 return Err(RpcError::coded(REJECTED, text, "request_id_reused"));
             }
-            Ok(Admission::Conflict(tx) | Admission::NonceReused(tx)) => {
+            Ok(Admission::Conflict(tx) | Admission::NonceReused(tx)) if sees_all => {
                 format!("one is transaction {tx}, which does something else")
+            }
+            Ok(Admission::Conflict(_) | Admission::NonceReused(_)) => {
+                "one is another transaction, which does something else".to_owned()
             }
             Err(SubmitError::Unknown(why)) => why,
             Err(error) if before.is_none() => return Err(error.into()),
@@ -324,19 +340,32 @@ async fn find(asker: &Asker, id: &str) -> Result<Option<(Account, Value)>, RpcEr
 
 pub(super) async fn status(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let id = Params::of(params)?.text("the id of calls")?;
-    let unknown =
-        || RpcError::coded(UNKNOWN_ID, format!("there are no calls with the id {id:?} here"), "not_found");
+    let unknown = || {
+        let text = format!("there are no calls with the id {} here", quoted(&id));
+        RpcError::coded(UNKNOWN_ID, text, "not_found")
+    };
+    if id.len() > LONGEST_ID {
+        return Err(unknown());
+    }
     let (from, record) = find(asker, &id).await?.ok_or_else(unknown)?;
     let calls = record.get("calls").and_then(Value::as_u64).unwrap_or_default();
     let mut states = Vec::new();
     let mut receipts = Vec::new();
     for position in 0..usize::try_from(calls).unwrap_or(MOST) {
-        let Some(record) = asker.app.handle.store().tx_by_request(from, &key(&id, position)?).await? else {
-            states.push(None);
+        let key = key(&id, position)?;
+        if let Some(record) = asker.app.handle.store().tx_by_request(from, &key).await? {
+            receipts.extend(receipt(asker, &record).await?);
+            states.push(Some(record.tx.status.state));
             continue;
-        };
-        receipts.extend(receipt(asker, &record).await?);
-        states.push(Some(record.tx.status.state));
+        }
+        // Its history may have been removed: what it ended as stays.
+        let kept = asker.app.handle.store().kept_by_request(from, &key).await?;
+        let landed =
+            kept.as_ref().filter(|kept| matches!(kept.state, TxState::Confirmed | TxState::Reverted));
+        if let Some(hash) = landed.and_then(|kept| kept.hash) {
+            receipts.extend(receipt_of(asker, hash).await?);
+        }
+        states.push(kept.map(|kept| kept.state));
     }
     let status = status_of(&states, &receipts);
     Ok(json!({
@@ -349,11 +378,12 @@ pub(super) async fn status(asker: &Asker, params: Value) -> Result<Value, RpcErr
     }))
 }
 
-/// The numbers of EIP-5792: 100 under way, 200 done, 400 nothing of it landed, 500 reverted, 600 only a part was done.
+/// The numbers of EIP-5792: 100 under way, 200 done, 400 nothing of it landed, 500 reverted, 600 only a part was done. All but 100 are final, so a call
+/// that is not stored is under way: it is being handed over, or whoever hands the same over again adds it.
 fn status_of(states: &[Option<TxState>], receipts: &[Value]) -> u16 {
     let succeeded = receipts.iter().filter(|receipt| receipt["status"] == "0x1").count();
     let open = |state: &Option<TxState>| match state {
-        None => false,
+        None => true,
         Some(TxState::Mined) => false,
         Some(state) => !state.is_terminal(),
     };
@@ -388,9 +418,14 @@ async fn receipt(asker: &Asker, record: &TxRecord) -> Result<Option<Value>, RpcE
     if record.attempts.iter().any(|attempt| attempt.hash == receipt.hash && attempt.no_op) {
         return Ok(None);
     }
+    receipt_of(asker, receipt.hash).await
+}
+
+async fn receipt_of(asker: &Asker, hash: TxHash) -> Result<Option<Value>, RpcError> {
     let method = "eth_getTransactionReceipt";
-    let (text, _room) = pass::held(asker, method, &json!([receipt.hash])).await?;
-    let whole: Option<Named> = pass::parsed(method, &text)?;
+    let shown = pass::read(asker, method, &json!([hash])).await?;
+    let whole: Option<Named> =
+        serde_json::from_value(shown).map_err(|error| pass::unreadable(method, &error))?;
     Ok(whole.map(|whole| json!(whole)))
 }
 
@@ -428,7 +463,8 @@ mod tests {
             (vec![mined, Some(TxState::Cancelled)], vec![yes.clone()], 600),
             (vec![mined, Some(TxState::Cancelled)], vec![no.clone()], 500),
             (vec![Some(TxState::Failed), Some(TxState::Cancelled)], vec![], 400),
-            (vec![Some(TxState::Confirmed), None], vec![yes.clone()], 600),
+            (vec![Some(TxState::Confirmed), None], vec![yes.clone()], 100),
+            (vec![None, None], vec![], 100),
         ];
         for (states, receipts, wanted) in cases {
             assert_eq!(status_of(&states, &receipts), wanted, "{states:?}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::error::{RpcError, UNSUPPORTED};
 use super::params::hex;
 use super::send::Waited;
-use super::{Asker, calls, look, own, pass, raw, send};
+use super::{Asker, calls, look, methods, own, pass, raw, send};
 
 /// A call under way: what must happen in the order of a batch has happened.
 pub(super) enum Started {
@@ -20,7 +20,13 @@ pub(super) enum Started {
     },
 }
 
+/// Nothing of a method is looked at before its caller has the role for it.
 pub(super) async fn start(asker: &Asker, method: &str, params: Value) -> Result<Started, RpcError> {
+    let role = methods::needed(method);
+    if !asker.caller.is(role) {
+        return Err(asker.caller.lacks(role).into());
+    }
+    asker.must_be_good(role).await?;
     match method {
         "eth_sendTransaction" | "wallet_sendTransaction" => send::start(asker, params).await,
         "eth_sendRawTransaction" => Ok(Started::Done(raw::send(asker, params).await?)),
@@ -58,7 +64,9 @@ pub(super) async fn finish(asker: &Asker, started: Started) -> Result<String, Rp
         method if pass::may(asker, method) => return pass::on(asker, method, &params).await,
         method => return Err(pass::refused(method)),
     };
-    Ok(value.to_string())
+    let text = value.to_string();
+    asker.room.keep(text.len())?;
+    Ok(text)
 }
 
 /// The managed accounts of this chain that the caller may know of.

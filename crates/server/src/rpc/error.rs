@@ -1,11 +1,13 @@
 //! Errors in the words of JSON-RPC: the codes of EIP-1474 and EIP-1193, and in `data` the code that the rest of the API has.
 
+use std::fmt;
+
 use landfall_core::ports::chain::AskError;
 use landfall_core::ports::store;
 use landfall_engine::{SteerError, SubmitError};
 use serde_json::{Value, json};
 
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, sentence};
 
 /// JSON-RPC and EIP-1474.
 pub(super) const INVALID_PARAMS: i64 = -32602;
@@ -31,13 +33,13 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+    pub(crate) fn new(code: i64, message: impl fmt::Display) -> Self {
+        Self { code, message: sentence(message), data: None }
     }
 
     /// With Landfall's own code.
-    pub(crate) fn coded(code: i64, message: impl Into<String>, own: &str) -> Self {
-        Self { code, message: message.into(), data: Some(json!({ "code": own })) }
+    pub(crate) fn coded(code: i64, message: impl fmt::Display, own: &str) -> Self {
+        Self { data: Some(json!({ "code": own })), ..Self::new(code, message) }
     }
 
     /// Says one thing more in its data.
@@ -45,6 +47,16 @@ impl RpcError {
         if let Some(Value::Object(data)) = &mut self.data {
             data.insert(name.to_owned(), value.into());
         }
+    }
+
+    /// About as many bytes as it is sent in.
+    pub(super) fn length(&self) -> usize {
+        let data = match &self.data {
+            None => 0,
+            Some(Value::String(text)) => text.len(),
+            Some(data) => data.to_string().len(),
+        };
+        self.message.len() + data
     }
 
     pub(crate) fn body(&self) -> Value {

@@ -2,38 +2,38 @@
 
 use std::collections::BTreeSet;
 
+use alloy_primitives::U256;
 use landfall_core::outcome::{SendOutcome, SendReport};
 use landfall_core::ports::chain::SignedTx;
 use landfall_core::view::ChainView;
-use landfall_core::{Account, Slot};
-use serde_json::json;
+use landfall_core::{Account, Slot, Wei};
 
+use super::errand::Errands;
 use super::error::{INVALID_INPUT, RpcError, UNAVAILABLE};
-use super::params::quantity;
-use super::{Asker, look, pass};
+use super::look;
 
-/// The account's count at the head. The engine's own question: what a viewer asks cannot hold it up.
-pub(super) async fn count(asker: &Asker, view: &ChainView, account: Account) -> Result<Slot, RpcError> {
-    if let Some(count) = look::known(view, account) {
-        return Ok(count);
-    }
-    match asker.adapter.counts(&[account], &view.head.at).await.as_deref() {
-        Ok([count]) => Ok(*count),
-        Ok(_) | Err(_) => look::counted_now(asker, account).await,
+/// The account's count at the head.
+pub(super) async fn count(
+    errands: Errands<'_>,
+    view: &ChainView,
+    account: Account,
+) -> Result<Slot, RpcError> {
+    match look::known(view, account) {
+        Some(count) => Ok(count),
+        None => errands.count(account, &view.head.at).await,
     }
 }
 
-/// The account's count with what a node's pool holds.
-pub(super) async fn pending(asker: &Asker, account: Account) -> Option<Slot> {
-    let asked = pass::read(asker, "eth_getTransactionCount", &json!([account.0, "pending"])).await.ok()?;
-    asked.as_str().and_then(quantity).map(Slot)
-}
-
-/// Whether the sender could pay for it now: what nobody can send is not held.
-pub(super) async fn can_pay(asker: &Asker, view: &ChainView, signed: &SignedTx) -> Result<(), RpcError> {
-    let balance = match asker.adapter.balances(&[signed.from], &view.head.at).await.as_deref() {
-        Ok([balance]) => *balance,
-        Ok(_) | Err(_) => {
+/// Whether the sender could pay for it now, at its own price and at the base fee: what nobody can send is not held, and an empty
+/// account takes no place. A price below the base fee is none of this: that may fall.
+pub(super) async fn can_pay(
+    errands: Errands<'_>,
+    view: &ChainView,
+    signed: &SignedTx,
+) -> Result<(), RpcError> {
+    let balance = match errands.balance(signed.from, &view.head.at).await {
+        Ok(balance) => balance,
+        Err(_) => {
             let text = format!(
                 "a lower nonce of {} is missing, and its balance, which must cover what is held back, could not be read; nothing \
                  was kept: send it again",
@@ -42,20 +42,22 @@ pub(super) async fn can_pay(asker: &Asker, view: &ChainView, signed: &SignedTx) 
             return Err(RpcError::coded(UNAVAILABLE, text, "chain_unavailable"));
         }
     };
-    if balance >= signed.most {
+    let base_fee = view.head.base_fee.or(view.fees.base_fee).unwrap_or_default();
+    let least = U256::from(base_fee.0).saturating_mul(U256::from(signed.gas.0));
+    let needed = signed.most.max(Wei(least));
+    if balance >= needed {
         return Ok(());
     }
     let text = format!(
         "insufficient funds for gas * price + value: a lower nonce of {} is missing, and what is held back until it comes must be \
          covered: it needs up to {} wei, and there are {}; nothing was kept",
-        signed.from, signed.most.0, balance.0
+        signed.from, needed.0, balance.0
     );
     Err(RpcError::coded(INVALID_INPUT, text, "insufficient_funds"))
 }
 
 /// The lowest nonce from an account's count up that is not among these.
-pub(super) fn gap(count: Slot, slots: Vec<Slot>) -> Slot {
-    let slots: BTreeSet<Slot> = slots.into_iter().collect();
+pub(super) fn gap(count: Slot, slots: &BTreeSet<Slot>) -> Slot {
     let mut next = count;
     while slots.contains(&next) {
         next = Slot(next.0 + 1);

@@ -323,7 +323,10 @@ async fn foreign(asker: &Asker, hash: TxHash) -> Result<Value, RpcError> {
     if shown.is_null() {
         let kept = asker.app.keeper.raw(asker.chain, hash);
         let read = kept.and_then(|raw| asker.adapter.codec().read(&raw).ok());
-        return Ok(read.map(|read| read.shown).unwrap_or_default());
+        let Some(mut shown) = read.map(|read| read.shown) else { return Ok(Value::Null) };
+        // No node may have been given it yet: it waits for a lower nonce.
+        without_signature(&mut shown);
+        return Ok(shown);
     }
     let block = shown["blockNumber"].as_str().and_then(|number| number.parse().ok());
     if is_ahead(asker, block) {
@@ -351,6 +354,20 @@ mod tests {
             Ok::<_, RpcError>(all.take(PAGE as usize).map(CallerNonce).collect())
         };
         first_free(CallerNonce(from), given).await.unwrap().map(|CallerNonce(nonce)| nonce)
+    }
+
+    #[test]
+    fn a_transaction_without_its_signature_has_zeros_there_and_in_its_authorizations() {
+        let signature = json!({ "r": "0x7", "s": "0x8", "v": "0x1", "yParity": "0x1", "nonce": "0x3" });
+        let mut shown = signature.clone();
+        shown["authorizationList"] = json!([signature]);
+        without_signature(&mut shown);
+        let zeros = json!({ "r": "0x0", "s": "0x0", "v": "0x0", "yParity": "0x0", "nonce": "0x3" });
+        assert_eq!(shown["authorizationList"], json!([zeros]));
+        assert_eq!(
+            (&shown["r"], &shown["s"], &shown["nonce"]),
+            (&json!("0x0"), &json!("0x0"), &json!("0x3"))
+        );
     }
 
     #[tokio::test]

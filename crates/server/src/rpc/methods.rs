@@ -1,30 +1,37 @@
-//! The methods that are answered here. A test of all doors goes by this table, so none can be left out of it.
+//! The methods that are answered here, and what each needs. A test of all doors goes by this table, so none can be left out of it.
 
-/// Every method that is not passed on as it is.
-pub const METHODS: &[&str] = &[
-    "eth_sendTransaction",
-    "wallet_sendTransaction",
-    "eth_sendRawTransaction",
-    "wallet_sendCalls",
-    "eth_chainId",
-    "net_version",
-    "web3_clientVersion",
-    "eth_accounts",
-    "eth_requestAccounts",
-    "eth_blockNumber",
-    "eth_getBlockByNumber",
-    "eth_getTransactionCount",
-    "eth_getTransactionReceipt",
-    "eth_getTransactionByHash",
-    "eth_subscribe",
-    "eth_unsubscribe",
-    "wallet_getCallsStatus",
-    "wallet_getCapabilities",
-    "landfall_getTransaction",
-    "landfall_getJournal",
-    "landfall_cancel",
-    "landfall_speedUp",
+use crate::access::Role;
+
+/// Every method that is not passed on as it is, and the least role that it needs.
+pub const METHODS: &[(&str, Role)] = &[
+    ("eth_sendTransaction", Role::Submitter),
+    ("wallet_sendTransaction", Role::Submitter),
+    ("eth_sendRawTransaction", Role::Submitter),
+    ("wallet_sendCalls", Role::Submitter),
+    ("eth_chainId", Role::Viewer),
+    ("net_version", Role::Viewer),
+    ("web3_clientVersion", Role::Viewer),
+    ("eth_accounts", Role::Viewer),
+    ("eth_requestAccounts", Role::Viewer),
+    ("eth_blockNumber", Role::Viewer),
+    ("eth_getBlockByNumber", Role::Viewer),
+    ("eth_getTransactionCount", Role::Viewer),
+    ("eth_getTransactionReceipt", Role::Viewer),
+    ("eth_getTransactionByHash", Role::Viewer),
+    ("eth_subscribe", Role::Viewer),
+    ("eth_unsubscribe", Role::Viewer),
+    ("wallet_getCallsStatus", Role::Viewer),
+    ("wallet_getCapabilities", Role::Viewer),
+    ("landfall_getTransaction", Role::Viewer),
+    ("landfall_getJournal", Role::Viewer),
+    ("landfall_cancel", Role::Submitter),
+    ("landfall_speedUp", Role::Submitter),
 ];
+
+/// The role that a method needs. What is passed on to nodes has a list of its own.
+pub(super) fn needed(method: &str) -> Role {
+    METHODS.iter().find(|(name, _)| *name == method).map_or(Role::Viewer, |(_, role)| *role)
+}
 
 #[cfg(test)]
 mod tests {
@@ -40,7 +47,7 @@ mod tests {
     #[test]
     fn the_table_has_every_method_that_the_dispatcher_knows() {
         let mut found = dispatched();
-        let mut listed = METHODS.to_vec();
+        let mut listed: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
         found.sort_unstable();
         found.dedup();
         listed.sort_unstable();

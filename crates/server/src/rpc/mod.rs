@@ -17,6 +17,7 @@ mod answered;
 mod calls;
 mod calls_kept;
 mod dispatch;
+mod errand;
 mod error;
 mod first_send;
 mod keeper;
@@ -54,7 +55,7 @@ pub(crate) use calls_kept::CallsKept;
 pub(crate) use keeper::Keeper;
 pub use quota::RawQuota;
 pub use room::Budget;
-pub(crate) use room::{Answers, MessageRoom};
+pub(crate) use room::{Answers, LARGE, MessageRoom};
 pub(crate) use socket::{Sockets, upgrade};
 pub(crate) use underway::Underway;
 

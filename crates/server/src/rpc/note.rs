@@ -6,13 +6,21 @@ use serde_json::Value;
 
 use super::Asker;
 use super::error::{INVALID_INPUT, RpcError};
-use crate::access::Wrote;
+use crate::access::{Role, Wrote};
 use crate::problem::Code;
 
 impl Asker {
     /// A command as it was asked for.
     pub(super) fn wish(&self) -> Wish {
         Wish { key: self.key.clone(), by: Some(self.caller.origin()) }
+    }
+
+    /// Says no where the key was revoked since the message began and the call would change something: batches may take long.
+    pub(super) async fn must_be_good(&self, role: Role) -> Result<(), RpcError> {
+        if role == Role::Viewer {
+            return Ok(());
+        }
+        Ok(self.app.keyring.must_be_good(&self.caller).await?)
     }
 
     /// Says that a call stored or changed something.
@@ -39,7 +47,7 @@ impl Asker {
             .into_iter()
             .find(|code| own == Some(code.text()));
         if let Some(code) = code {
-            let method: String = method.chars().take(64).collect();
+            let method = told(method).to_owned();
             let status = code.status().as_u16();
             self.app.audit.refused_with(&self.caller, method.into(), &self.path(), status, Some(code));
         }
@@ -47,5 +55,28 @@ impl Asker {
 
     fn path(&self) -> String {
         format!("/rpc/{}", self.chain)
+    }
+}
+
+/// A method's name as the audit log has it. Callers choose it, so one that is like none is not repeated.
+fn told(method: &str) -> &str {
+    let is_plain = method.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_plain && method.len() <= 64 { method } else { "another" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_callers_made_up_is_not_repeated() {
+        for made_up in
+            ["eth_call\r\n9 all is well", "\u{1b}[2J", "eth\u{9b}31m", "a\u{202e}b", &"a".repeat(65)]
+        {
+            assert_eq!(told(made_up), "another");
+        }
+        for name in ["eth_sendRawTransaction", "batch", ""] {
+            assert_eq!(told(name), name);
+        }
     }
 }

@@ -30,18 +30,20 @@ async fn find(asker: &Asker, params: &mut Params) -> Result<TxRecord, RpcError> 
 
 pub(super) async fn transaction(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let record = find(asker, &mut Params::of(params)?).await?;
-    Ok(tx::shown(&asker.app, &record).await?)
+    Ok(tx::shown(&asker.app, &asker.caller, &record).await?)
 }
 
 pub(super) async fn journal(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let record = find(asker, &mut Params::of(params)?).await?;
     let rows = asker.app.handle.store().journal(record.tx.id).await?;
-    Ok(rows.iter().map(show::journal_row).collect())
+    let addresses = asker.caller.addresses();
+    Ok(rows.iter().map(|row| show::journal_row(row, addresses)).collect())
 }
 
 pub(super) async fn cancel(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let tx = find(asker, &mut Params::of(params)?).await?.tx;
     asker.caller.may(Role::Submitter, tx.lane)?;
+    asker.must_be_good(Role::Submitter).await?;
     let by = asker.clone();
     let done = async move {
         let command = by.app.handle.cancel(&tx, &by.wish()).await?;
@@ -56,6 +58,7 @@ pub(super) async fn speed_up(asker: &Asker, params: Value) -> Result<Value, RpcE
     let mut params = Params::of(params)?;
     let record = find(asker, &mut params).await?;
     asker.caller.may(Role::Submitter, record.tx.lane)?;
+    asker.must_be_good(Role::Submitter).await?;
     let (fees, speed) = body::speed_up(params.next().unwrap_or_else(|| json!({})))?;
     let by = asker.clone();
     let done = async move {

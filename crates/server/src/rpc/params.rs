@@ -1,11 +1,14 @@
 //! The parameters of a call: an array, taken from the front.
 
+use std::fmt;
+
 use alloy_primitives::B256;
 use landfall_core::{Account, TxHash};
 use serde_json::Value;
 
 use super::error::{INVALID_PARAMS, RpcError};
 use crate::body::address;
+use crate::problem::{quoted, repeated};
 
 pub(super) struct Params {
     items: std::vec::IntoIter<Value>,
@@ -35,7 +38,10 @@ impl Params {
         let at = self.at;
         match self.need(what)? {
             Value::String(text) => Ok(text),
-            other => Err(bad(format!("params[{at}] is {other}; it must be a string: {what}"))),
+            other => {
+                let other = repeated(other);
+                Err(bad(format!("params[{at}] is {other}; it must be a string: {what}")))
+            }
         }
     }
 
@@ -46,11 +52,12 @@ impl Params {
 
     pub(super) fn hash(&mut self) -> Result<TxHash, RpcError> {
         let text = self.text("the hash of a transaction")?;
-        hash(&text).ok_or_else(|| bad(format!("{text:?} is not a hash: 0x and 64 hexadecimal digits")))
+        hash(&text)
+            .ok_or_else(|| bad(format!("{} is not a hash: 0x and 64 hexadecimal digits", quoted(&text))))
     }
 }
 
-pub(super) fn bad(text: impl Into<String>) -> RpcError {
+pub(super) fn bad(text: impl fmt::Display) -> RpcError {
     RpcError::coded(INVALID_PARAMS, text, "bad_value")
 }
 

@@ -1,13 +1,14 @@
 //! Questions to the endpoints as they came. Which methods are passed on is in [`super::allow`], how much of an answer is read in
 //! [`super::room`].
 
-use landfall_core::ports::chain::AskError;
 use serde_json::Value;
 
 use super::Asker;
 use super::allow::signs;
 use super::error::{NO_METHOD, RpcError, UNSUPPORTED};
 use super::room::CallRoom;
+use crate::body;
+use crate::problem::repeated;
 
 /// Whether the caller may have this method passed on.
 pub(super) fn may(asker: &Asker, method: &str) -> bool {
@@ -16,7 +17,8 @@ pub(super) fn may(asker: &Asker, method: &str) -> bool {
 
 /// Why a method is not there.
 pub(super) fn refused(method: &str) -> RpcError {
-    if signs(method) {
+    let (signs, method) = (signs(method), repeated(method));
+    if signs {
         let text =
             format!("{method} is not done here: managed keys sign transactions only, by eth_sendTransaction");
         return RpcError::coded(UNSUPPORTED, text, "unsupported");
@@ -33,8 +35,15 @@ pub(super) async fn held<'a>(
 ) -> Result<(String, CallRoom<'a>), RpcError> {
     let (room, until) = asker.room.call()?;
     let asked = tokio::time::timeout_at(until, asker.adapter.ask(method, params, &room)).await;
-    let text = asked.map_err(|_| asker.room.too_slow())??;
-    Ok((text, room))
+    match asked.map_err(|_| asker.room.too_slow())? {
+        Ok(text) => Ok((text, room)),
+        Err(error) => {
+            drop(room);
+            let error = RpcError::from(error);
+            asker.room.keep(error.length())?;
+            Err(error)
+        }
+    }
 }
 
 /// Asks, for a caller that gets the answer as it is.
@@ -47,15 +56,17 @@ pub(super) async fn on(asker: &Asker, method: &str, params: &Value) -> Result<St
 /// As [`on`], read.
 pub(super) async fn read(asker: &Asker, method: &str, params: &Value) -> Result<Value, RpcError> {
     let (text, _room) = held(asker, method, params).await?;
-    parsed(method, &text)
+    body::of_node(&text).map_err(|error| unreadable(method, &error))
 }
 
 /// The JSON of an answer.
 pub(super) fn parsed<'a, T: serde::Deserialize<'a>>(method: &str, text: &'a str) -> Result<T, RpcError> {
-    serde_json::from_str(text).map_err(|error| {
-        let text = format!("an endpoint answered {method} with something that cannot be read: {error}");
-        RpcError::from(AskError::Node { code: super::error::INTERNAL, message: text, data: None })
-    })
+    serde_json::from_str(text).map_err(|error| unreadable(method, &error))
+}
+
+pub(super) fn unreadable(method: &str, error: &serde_json::Error) -> RpcError {
+    let text = format!("an endpoint answered {method} with something that cannot be read: {error}");
+    RpcError::new(super::error::INTERNAL, text)
 }
 
 #[cfg(test)]

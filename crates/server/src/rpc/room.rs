@@ -13,6 +13,10 @@ use tokio::time::Instant;
 use super::error::{LIMIT, RpcError, UNAVAILABLE};
 use crate::problem::{Code, Problem};
 
+/// Bytes of an answer that takes room while it is sent, whatever it is about.
+pub(crate) const LARGE: usize = 64 << 10;
+/// Bytes of the answer to one call that takes none: all of a batch are not many.
+const SHORT: usize = 4 << 10;
 /// Keys that are remembered before it is looked which may be forgotten.
 const MANY: usize = 256;
 
@@ -76,6 +80,13 @@ impl Answers {
             all.retain(|_, held| Arc::strong_count(held) > 1);
         }
         all.entry(key.clone()).or_default().clone()
+    }
+
+    /// Room for a large answer that tells what was done: it takes room also where there is none.
+    pub(crate) fn hold_anyway(self: &Arc<Self>, key: Option<&Arc<str>>, bytes: usize) -> Arc<MessageRoom> {
+        let room = self.message(key);
+        room.fill(bytes);
+        room
     }
 
     /// Room for a large answer that is there. One that is larger than the key's share is sent alone.
@@ -144,6 +155,29 @@ impl MessageRoom {
             return Err(self.too_slow());
         }
         Ok((CallRoom { message: self, taken: AtomicUsize::new(0) }, self.until))
+    }
+
+    /// Room for an answer that is there and goes to the caller. Short ones take none.
+    pub(super) fn keep(&self, bytes: usize) -> Result<(), RpcError> {
+        if bytes > SHORT {
+            let room = CallRoom { message: self, taken: AtomicUsize::new(0) };
+            room.take(bytes).map_err(|full| no_room(&full))?;
+            room.keep();
+        }
+        Ok(())
+    }
+
+    /// A large answer takes room whoever made it, also where there is none: what it tells of was done.
+    pub(super) fn fill(&self, bytes: usize) {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if bytes > LARGE && bytes > taken {
+            let more = bytes - taken;
+            self.taken.fetch_add(more, Ordering::Relaxed);
+            self.answers.held.fetch_add(more, Ordering::Relaxed);
+            if let Some((_, held)) = &self.key {
+                held.fetch_add(more, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(super) fn too_slow(&self) -> RpcError {
@@ -337,6 +371,30 @@ mod tests {
         drop((message, again, large));
         assert_eq!(answers.held.load(Ordering::Relaxed), 0);
         assert!([&greedy, &other, &third].iter().all(|key| answers.of_key(key).load(Ordering::Relaxed) == 0));
+    }
+
+    #[tokio::test]
+    async fn answers_that_no_node_gave_take_room_too_and_what_was_done_is_told_in_any_case() {
+        let budget =
+            Budget { answer: 100 << 10, batch: 100 << 10, in_flight: 200 << 10, ..Budget::default() };
+        let answers = Arc::new(Answers::new(budget));
+        let (greedy, other) = (Arc::from("greedy"), Arc::from("other"));
+        let message = answers.message(Some(&greedy));
+        message.keep(1 << 10).unwrap();
+        assert!(message.is_empty(), "short ones take none");
+        message.keep(60 << 10).unwrap();
+        assert_eq!(
+            message.keep(60 << 10).unwrap_err().data.unwrap()["setting"],
+            "rpc.max_batch_answer_bytes"
+        );
+        message.fill(70 << 10);
+        assert_eq!(message.taken.load(Ordering::Relaxed), 70 << 10, "what was taken counts once");
+        let done = answers.hold_anyway(Some(&greedy), 150 << 10);
+        assert_eq!(answers.held.load(Ordering::Relaxed), 220 << 10);
+        assert_eq!(answers.hold(Some(&greedy), 65 << 10).err().unwrap().code, Code::QuotaReached);
+        assert_eq!(answers.hold(Some(&other), 65 << 10).err().unwrap().code, Code::TooManyBytes);
+        drop((message, done));
+        assert!(answers.is_empty() && answers.of_key(&greedy).load(Ordering::Relaxed) == 0);
     }
 
     #[tokio::test]

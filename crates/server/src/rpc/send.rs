@@ -75,7 +75,7 @@ pub(super) async fn start(asker: &Asker, params: Value) -> Result<Started, RpcEr
                 if let Admission::New(tx) = &admission {
                     asker.wrote("eth_sendTransaction", vec![tx.id], None);
                 }
-                Ok(begun(admission, listening))
+                Ok(begun(admission, listening, asker.caller.chains.is_some()))
             }
             Err(error) => Err(RpcError::from(error)),
         };
@@ -110,13 +110,19 @@ enum Begun {
     Waits(Box<Transaction>, Option<Listening>),
 }
 
-fn begun(admission: Admission, listening: Option<Listening>) -> Begun {
+/// `is_of_chains`: the caller sees some chains only. A signer's key may have been used on another one: then it is not told for which
+/// transaction.
+fn begun(admission: Admission, listening: Option<Listening>, is_of_chains: bool) -> Begun {
     match admission {
         Admission::New(tx) | Admission::Replay(tx) => Begun::Waits(Box::new(tx), listening),
         Admission::Removed(kept) => Begun::Said(match kept.status().told_hash() {
             Some(hash) => Ok(json!(hash).to_string()),
             None => Err(ended(kept.id, &kept.status())),
         }),
+        Admission::Conflict(_) if is_of_chains => {
+            let text = "this signer has used the Idempotency-Key for something else; use a new key for a new transaction";
+            Begun::Said(Err(RpcError::coded(REJECTED, text, "request_id_reused")))
+        }
         Admission::Conflict(tx) => {
             let text = format!(
                 "this Idempotency-Key belongs to transaction {tx}, which asks for something else; use a new key for a \
@@ -253,6 +259,21 @@ mod tests {
         assert!(told(true).contains("repeat the same call with the same nonce"), "{}", told(true));
         assert!(!told(true).contains("do not send it again"));
         assert!(told(false).contains("do not send it again"), "{}", told(false));
+    }
+
+    #[test]
+    fn a_caller_of_some_chains_is_not_told_whose_key_it_used() {
+        let tx = TxId::new(landfall_core::Millis(1), 1);
+        let told = |is_of_chains| match begun(Admission::Conflict(tx), None, is_of_chains) {
+            Begun::Said(Err(error)) => error.message + &error.data.unwrap_or_default().to_string(),
+            Begun::Said(Ok(_)) | Begun::Waits(..) => panic!("it is refused"),
+        };
+        assert!(told(false).contains(&tx.to_string()));
+        assert!(
+            !told(true).contains(&tx.to_string()) && told(true).contains("request_id_reused"),
+            "{}",
+            told(true)
+        );
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub fn decode(bytes: &[u8], most: usize) -> Incoming {
     }
 }
 
+/// Bytes of the longest id: the answer repeats it.
+const LONGEST_ID: usize = 1_024;
+
 fn call(value: Value) -> Result<Call, Refusal> {
     let Value::Object(mut fields) = value else {
         return Err(Refusal {
@@ -65,6 +68,10 @@ fn call(value: Value) -> Result<Call, Refusal> {
     };
     let id = match fields.remove("id") {
         None => None,
+        Some(Value::String(id)) if id.len() > LONGEST_ID => {
+            let text = format!("id is longer than {LONGEST_ID} bytes");
+            return Err(Refusal { id: Value::Null, error: RpcError::new(-32600, text) });
+        }
         Some(id @ (Value::Null | Value::Number(_) | Value::String(_))) => Some(id),
         Some(_) => {
             let error = RpcError::new(-32600, "id is a number, a string or null");
@@ -183,6 +190,14 @@ mod tests {
         }
         let Incoming::Batch(batch) = decode(br#"[{"id":1,"method":"a"},5]"#, 3) else { panic!("a batch") };
         assert!(batch[0].is_ok() && batch[1].is_err());
+    }
+
+    #[test]
+    fn a_long_id_is_refused_and_not_repeated() {
+        let call = |length| one(&format!(r#"{{"id":"{}","method":"a"}}"#, "x".repeat(length)));
+        assert!(call(LONGEST_ID).is_ok());
+        let refusal = call(LONGEST_ID + 1).unwrap_err();
+        assert_eq!((refusal.id, refusal.error.code), (Value::Null, -32600));
     }
 
     proptest! {

@@ -94,7 +94,6 @@ teeth! {
     a_late_landing_that_is_not_remembered_is_found: LateForgotten;
     the_oldest_of_several_alike_called_landed_is_found: OldestHasLanded;
     a_word_on_one_that_frees_others_is_found: WordFreesOthers;
-    one_nonce_shown_for_all_alike_is_found: OneNonceForAll;
     a_word_from_before_an_acceptance_that_releases_is_found: WordsFromBefore;
     a_resume_from_before_a_load_that_means_all_is_found: OldResumeMeansAll;
     slots_taken_back_and_forgotten_are_found: TakenBackForgotten;

@@ -294,6 +294,8 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The call counts only without a key: of one key, the first of the queue has it.
 fn key_of(new: &NewTransaction) -> (Account, Option<&RequestId>, Option<&CallId>) {
-    (new.lane.signer, new.request.request_id.as_ref(), new.request.call())
+    let key = new.request.request_id.as_ref();
+    (new.lane.signer, key, new.request.call().filter(|_| key.is_none()))
 }

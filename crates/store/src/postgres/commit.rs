@@ -157,13 +157,6 @@ impl Places {
         Ok(Self { read: places.collect::<Result<_, Fault>>()?, known })
     }
 
-    /// These rows were taken back after they were read.
-    pub(super) fn forget(&mut self, orders: &[i64]) {
-        if !orders.is_empty() {
-            self.read.retain(|_, place| !orders.contains(&place.order));
-        }
-    }
-
     fn get(&self, number: i64, id: TxId) -> Option<Place> {
         let known = self.known.get(&number).and_then(|of_lane| of_lane.get(&id));
         known.or_else(|| self.read.get(&(number, id))).copied()

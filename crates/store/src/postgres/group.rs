@@ -65,6 +65,9 @@ struct Batch {
 enum Failure {
     /// These cannot be stored; the others may.
     Some(Vec<(usize, Fault)>),
+    /// These were answered by what is known, but rows were inserted for them. The others may have been held up by
+    /// such a row: they are tried without.
+    Answered(Vec<(usize, Answer)>),
     /// Nothing of it is on disk.
     NotDone(Fault),
     /// It may be on disk. But for these, which were refused and are not in it.
@@ -97,6 +100,11 @@ pub(super) async fn write(store: &Inner, group: &[Write]) -> Vec<Answer> {
             Err(Failure::Some(bad)) => {
                 batch.indices.retain(|index| bad.iter().all(|(at, _)| at != index));
                 answers.extend(bad.into_iter().map(|(at, fault)| (at, Err(failed(&batch, fault)))));
+                todo.push_front(batch);
+            }
+            Err(Failure::Answered(known)) => {
+                batch.indices.retain(|index| known.iter().all(|(at, _)| at != index));
+                answers.extend(known);
                 todo.push_front(batch);
             }
             Err(Failure::Maybe(fault, refused)) => {
@@ -255,7 +263,9 @@ async fn attempt(store: &Inner, group: &[Write], batch: &Batch) -> Result<Vec<(u
     let done = body.await.unwrap_or_else(|_| Err(Failure::NotDone(timed_out(store))));
     if let Err(failure) = done {
         let usable = match &failure {
-            Failure::Some(_) | Failure::NotDone(Fault::Refused(_) | Fault::Fenced(_)) => true,
+            Failure::Some(_)
+            | Failure::Answered(_)
+            | Failure::NotDone(Fault::Refused(_) | Fault::Fenced(_)) => true,
             Failure::NotDone(Fault::Sql(error)) => error.code().is_some(),
             Failure::NotDone(_) | Failure::Maybe(..) => false,
         };
@@ -345,30 +355,34 @@ async fn body<'g>(
     let mut rows = commit::Rows::default();
     let mut waiting = Vec::new();
     let inserted: BTreeSet<i64> = inserted.into_iter().collect();
-    let mut refused = Vec::new();
     let stayed = Stayed::of(stayed.iter().chain(&stayed_calls))?;
     let found = Found { ords: &ords, inserted: &inserted, stayed: &stayed, earlier: &earlier };
     let admitted = admissions(store, db, batch, work, &lanes, found).await?;
-    for (((index, new), ord), admission) in work.admissions.iter().zip(&ords).zip(admitted) {
-        match admission {
-            Ok(admission) => {
-                if matches!(admission, Admission::New(_)) && inserted.contains(ord) {
-                    let lane = lanes.get(&new.lane).copied().unwrap_or_default();
-                    let entry = journal::accepted(&new.request).map_err(Fault::from)?.into_owned();
-                    rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
-                    waiting.push((lane, new.id, Place::admitted(*ord)));
-                }
-                answers.push((*index, Ok(Written::Admitted(Box::new(admission)))));
-            }
-            Err(fault) => refused.push((*index, Err(failed(batch, fault)))),
-        }
+    let told = work.admissions.iter().zip(&ords).zip(admitted);
+    let told = told.map(|((&(index, new), &ord), admitted)| (index, new, ord, admitted));
+    let (removed, told): (Vec<_>, Vec<_>) = told.partition(|(.., admitted)| admitted.by_what_stayed);
+    let answer = |admission: Result<Admission, Fault>| {
+        let admission = admission.map(|admission| Written::Admitted(Box::new(admission)));
+        admission.map_err(|fault| failed(batch, fault))
+    };
+    let in_vain = removed.iter().any(|(_, _, ord, _)| inserted.contains(ord));
+    let removed = removed.into_iter().map(|(index, _, _, admitted)| (index, answer(admitted.admission)));
+    if in_vain {
+        return Err(Failure::Answered(removed.collect()));
     }
-    answers.append(&mut refused);
-    let gone = take_back(db, &work.admissions, &ords, &inserted, answers).await?;
+    answers.extend(removed);
+    for (index, new, ord, admitted) in told {
+        if inserted.contains(&ord) {
+            let lane = lanes.get(&new.lane).copied().unwrap_or_default();
+            let entry = journal::accepted(&new.request).map_err(Fault::from)?.into_owned();
+            rows.journal(lane, Some(new.id), 1, bits(new.request.accepted_at.0), entry);
+            waiting.push((lane, new.id, Place::admitted(ord)));
+        }
+        answers.push((index, answer(admitted.admission)));
+    }
 
     let heads = commit::heads(&heads)?;
     let mut places = Places::of(&places, known)?;
-    places.forget(&gone);
     let mut fit = Vec::new();
     for (index, commit) in &work.lanes {
         let number = lanes.get(&commit.lane).copied();
@@ -466,34 +480,6 @@ async fn change(
     Ok(())
 }
 
-/// Takes rows back that were inserted although their key or id belongs to a transaction whose history was removed.
-/// Answers which.
-async fn take_back(
-    db: &ClientWrapper,
-    admissions: &[(usize, &NewTransaction)],
-    ords: &[i64],
-    inserted: &BTreeSet<i64>,
-    answers: &[(usize, Answer)],
-) -> Result<Vec<i64>, tokio_postgres::Error> {
-    let new: BTreeSet<usize> = answers
-        .iter()
-        .filter_map(|(index, answer)| match answer {
-            Ok(Written::Admitted(admission)) if matches!(**admission, Admission::New(_)) => Some(*index),
-            _ => None,
-        })
-        .collect();
-    let wrong: Vec<i64> = admissions
-        .iter()
-        .zip(ords)
-        .filter(|((index, _), ord)| inserted.contains(ord) && !new.contains(index))
-        .map(|(_, ord)| *ord)
-        .collect();
-    if !wrong.is_empty() {
-        db.execute("DELETE FROM tx WHERE ord = ANY ($1::bigint[])", &[&wrong]).await?;
-    }
-    Ok(wrong)
-}
-
 /// The rows that were found when admissions were inserted.
 struct Found<'f> {
     /// The numbers drawn for them, and those of them that were inserted.
@@ -504,6 +490,14 @@ struct Found<'f> {
     earlier: &'f [Row],
 }
 
+/// What became of an admission.
+struct Admitted {
+    admission: Result<Admission, Fault>,
+    /// It repeats one whose history was removed, or a call from before keys. No constraint of the table knows these:
+    /// a row may have been inserted for it all the same.
+    by_what_stayed: bool,
+}
+
 /// What became of each admission: inserted, or known already.
 async fn admissions(
     store: &Inner,
@@ -512,7 +506,7 @@ async fn admissions(
     work: &Sorted<'_>,
     lanes: &BTreeMap<LaneId, i64>,
     Found { ords, inserted, stayed, earlier }: Found<'_>,
-) -> Result<Vec<Result<Admission, Fault>>, Fault> {
+) -> Result<Vec<Admitted>, Fault> {
     let old: Vec<&NewTransaction> = work
         .admissions
         .iter()
@@ -524,22 +518,25 @@ async fn admissions(
     let mut before_keys = Known::default();
     before_keys.take_calls(earlier)?;
     let answer = |(&(_, new), ord): (&(usize, &NewTransaction), &i64)| {
-        if let Some(removed) = stayed.answer(new) {
-            return Ok(removed);
-        }
         // A later one of this group may have taken the key, because this one could not: its id is another's.
         let is_later = |tx: &Transaction| tx.order.0 > *ord && inserted.contains(&tx.order.0);
-        if inserted.contains(ord) {
+        let by_nonce = || {
             let repeated = || before_keys.before_keys(new, is_later).or_else(|| stayed.before_keys(new));
-            let new_one = || Admission::New(rules::admitted(new, QueueOrder(*ord)));
-            return Ok(Ok(stayed.under_nonce(new).or_else(repeated).unwrap_or_else(new_one)));
+            stayed.under_nonce(new).or_else(repeated).map(Ok)
+        };
+        let by_what_stayed = stayed.answer(new).or_else(|| by_nonce().filter(|_| inserted.contains(ord)));
+        if let Some(admission) = by_what_stayed {
+            return Ok(Admitted { admission, by_what_stayed: true });
         }
-        let known = known.answer(new, batch.again, is_later).or_else(|| {
-            let under_nonce = stayed.under_nonce(new).or_else(|| known.under_nonce(new));
-            under_nonce.map(Ok)
-        });
+        let known = if inserted.contains(ord) {
+            Some(Ok(Admission::New(rules::admitted(new, QueueOrder(*ord)))))
+        } else {
+            let under_nonce = || stayed.under_nonce(new).or_else(|| known.under_nonce(new));
+            known.answer(new, batch.again, is_later).or_else(|| under_nonce().map(Ok))
+        };
         // What stood in its way has gone since: it ended unsigned, or its history was removed. The next look sees it.
-        known.ok_or_else(|| Fault::Lost(format!("what {} met is not there any more", new.id)))
+        let gone = || Fault::Lost(format!("what {} met is not there any more", new.id));
+        Ok(Admitted { admission: known.ok_or_else(gone)?, by_what_stayed: false })
     };
     work.admissions.iter().zip(ords).map(answer).collect()
 }

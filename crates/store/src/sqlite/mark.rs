@@ -24,6 +24,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::private;
+
 /// For whoever finds the file.
 const ABOUT: &str =
     "how far the Landfall database beside this file had come; leave it there (docs/backup.md)";
@@ -269,6 +271,7 @@ fn write(file: &Path, mark: &Mark) -> io::Result<()> {
     let mut text = serde_json::to_vec(&Text { about: ABOUT, mark })?;
     text.push(b'\n');
     let mut out = make(&new)?;
+    private::give_to_owner_of(file, &out);
     out.write_all(&text)?;
     out.sync_all()?;
     drop(out);

@@ -59,8 +59,11 @@ impl Default for Options {
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("{text:?} does not name a database file. Write a path, or a URL like sqlite://landfall.db")]
-    BadLocation { text: String },
+    #[error(
+        "store.url does not name a database file. It is not shown, since it may have a password in it. Write a URL like \
+         sqlite://landfall.db, or postgres://user@host/database; a path alone has no blank, = or @ in it"
+    )]
+    BadLocation,
     #[error(
         "the database {} is open in another Landfall. Two at once would send for the same accounts, so this one does not start. \
          Stop the other one, or give this one a file of its own. A command that can ask the one that runs does so without --config",
@@ -135,20 +138,12 @@ fn named(file: &Path, ending: &str) -> String {
 
 /// The file a path or URL names.
 pub(super) fn file_of(location: &str) -> Result<PathBuf, OpenError> {
-    let path = location.strip_prefix("sqlite://").or_else(|| location.strip_prefix("sqlite:"));
-    let path = path.unwrap_or(location);
+    let named = location.strip_prefix("sqlite://").or_else(|| location.strip_prefix("sqlite:"));
+    let path = named.unwrap_or(location);
     let bad = path.is_empty() || path.starts_with(":memory:") || path.contains("://") || path.ends_with('/');
-    if bad { Err(OpenError::BadLocation { text: without_login(location) }) } else { Ok(PathBuf::from(path)) }
-}
-
-/// A URL of another kind may have a password in it.
-fn without_login(location: &str) -> String {
-    match (location.find("://"), location.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 <= at => {
-            format!("{}…{}", &location[..scheme + 3], &location[at..])
-        }
-        _ => location.to_owned(),
-    }
+    // The settings of another database, such as `host=h password=p` or `user:p@h`: as a name, they would be written everywhere.
+    let foreign = named.is_none() && path.contains(|c: char| c == '=' || c == '@' || c.is_whitespace());
+    if bad || foreign { Err(OpenError::BadLocation) } else { Ok(PathBuf::from(path)) }
 }
 
 /// Opens the file for writing, alone, at the newest schema.
@@ -218,7 +213,7 @@ pub(super) fn resolve(file: &Path) -> Result<PathBuf, OpenError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let name = file.file_name().ok_or_else(|| OpenError::BadLocation { text: file.display().to_string() })?;
+    let name = file.file_name().ok_or(OpenError::BadLocation)?;
     match folder.canonicalize() {
         Ok(real) => Ok(real.join(name)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -243,8 +238,7 @@ impl Locks {
     fn take(file: &Path) -> Result<Self, OpenError> {
         let mut name = file.as_os_str().to_owned();
         name.push(".lock");
-        let beside = owners().truncate(false).write(true).open(PathBuf::from(name));
-        let beside = locked(file, beside)?;
+        let beside = locked(file, lock_file(Path::new(&name), file))?;
         let itself = if cfg!(unix) { Some(locked(file, owners().append(true).open(file))?) } else { None };
         Ok(Self { _beside: beside, _itself: itself })
     }
@@ -257,6 +251,20 @@ fn owners() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// The file that is locked beside the database. Only one that was made here is given away: another may be a link.
+fn lock_file(name: &Path, database: &Path) -> io::Result<File> {
+    match owners().create_new(true).write(true).open(name) {
+        Ok(made) => {
+            private::give_to_owner_of(database, &made);
+            Ok(made)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            owners().truncate(false).write(true).open(name)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn locked(file: &Path, opened: io::Result<File>) -> Result<File, OpenError> {
@@ -409,8 +417,24 @@ mod tests {
         assert_eq!(file_of("sqlite://a.db").unwrap(), Path::new("a.db"));
         assert_eq!(file_of("sqlite:///var/a.db").unwrap(), Path::new("/var/a.db"));
         assert_eq!(file_of("sqlite:a.db").unwrap(), Path::new("a.db"));
+        assert_eq!(file_of("sqlite:///my files/a=b@c.db").unwrap(), Path::new("/my files/a=b@c.db"));
         for bad in ["", "sqlite://", ":memory:", "postgres://host/db", "folder/"] {
-            assert!(matches!(file_of(bad), Err(OpenError::BadLocation { .. })), "{bad}");
+            assert!(matches!(file_of(bad), Err(OpenError::BadLocation)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_settings_of_another_database_are_no_file_and_are_not_repeated() {
+        for bad in [
+            "host=h password=hunter2",
+            "password=hunter2",
+            "u:hunter2@h",
+            "jdbc:postgresql://h/db?user=u&password=hunter2",
+            "mysql://u:hunter2@h/db",
+        ] {
+            let refused = file_of(bad).unwrap_err();
+            assert!(matches!(refused, OpenError::BadLocation), "{bad}");
+            assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused}");
         }
     }
 

@@ -1,6 +1,11 @@
 //! The files of a store are its owner's alone: they hold payments, webhooks' addresses and hashes of keys.
 
+use std::fs::File;
+#[cfg(unix)]
+use std::fs::Metadata;
 use std::path::Path;
+#[cfg(unix)]
+use std::path::PathBuf;
 
 use super::mark;
 
@@ -25,20 +30,91 @@ pub(super) fn tighten(file: &Path) {
     }
 }
 
-/// It had to be changed, and was.
+/// It had to be changed, and was. Whoever may write the folder can put a link there, to a file of somebody else's: that one is left
+/// alone.
 #[cfg(unix)]
 fn tightened(file: &Path) -> std::io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(file)?.permissions().mode();
+    let found = Found::at(file)?;
+    let metadata = found.metadata()?;
+    if metadata.is_symlink() {
+        return Err(std::io::Error::other("it is a link"));
+    }
+    let mode = metadata.permissions().mode();
     if mode & 0o077 == 0 {
         return Ok(false);
     }
-    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode & 0o700))?;
+    std::fs::set_permissions(found.path(), std::fs::Permissions::from_mode(mode & 0o700))?;
     Ok(true)
+}
+
+/// The file at a name, links not followed. It is held without being opened: closing an open one would end SQLite's locks on it.
+#[cfg(target_os = "linux")]
+struct Found(File);
+
+#[cfg(target_os = "linux")]
+impl Found {
+    fn at(file: &Path) -> std::io::Result<Self> {
+        use rustix::fs::OFlags;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(file, flags, rustix::fs::Mode::empty())?.into()))
+    }
+
+    fn metadata(&self) -> std::io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// A name of what is held, whatever has its place by now.
+    fn path(&self) -> PathBuf {
+        use std::os::fd::AsRawFd as _;
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+}
+
+/// The file at a name, links not followed.
+#[cfg(all(unix, not(target_os = "linux")))]
+struct Found(PathBuf);
+
+#[cfg(all(unix, not(target_os = "linux")))]
+impl Found {
+    fn at(file: &Path) -> std::io::Result<Self> {
+        Ok(Self(file.to_owned()))
+    }
+
+    fn metadata(&self) -> std::io::Result<Metadata> {
+        self.0.symlink_metadata()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.clone()
+    }
 }
 
 #[cfg(not(unix))]
 pub(super) fn tighten(_file: &Path) {}
+
+/// Gives a file that root's command made beside the database to the database's owner, as SQLite does with its log: the service that runs as
+/// that user could not start otherwise.
+#[cfg(unix)]
+pub(super) fn give_to_owner_of(database: &Path, made: &File) {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let given = database.metadata().and_then(|owned| fchown(made, Some(owned.uid()), Some(owned.gid())));
+    match given {
+        Ok(()) => {}
+        // It is about to be made, by the same user.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(%error, file = %database.display(), "a file beside the database could not be given to the \
+                database's owner, who may be unable to use it");
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn give_to_owner_of(_database: &Path, _made: &File) {}
 
 #[cfg(unix)]
 #[cfg(test)]
@@ -62,8 +138,7 @@ mod tests {
         let file = folder.path().join("a.db");
         let url = format!("sqlite://{}", file.display());
         let namespace = Namespace("default".to_owned());
-        let open = || Sqlite::open(&url, &namespace, &Options::default()).unwrap();
-        let store = open();
+        let store = opened(&url, &namespace).await;
         let made = modes(folder.path());
         assert!(made.len() >= 3 && made.iter().all(|(_, mode)| *mode == 0o600), "{made:?}");
         drop(store);
@@ -71,17 +146,67 @@ mod tests {
             let loose = std::fs::Permissions::from_mode(0o644);
             std::fs::set_permissions(folder.path().join(name), loose).unwrap();
         }
-        // The first one lets go of its locks a moment after it was dropped.
+        let _store = opened(&url, &namespace).await;
+        let found = modes(folder.path());
+        assert!(found.iter().all(|(_, mode)| *mode == 0o600), "{found:?}");
+    }
+
+    /// A store that was open before lets go of its locks a moment after it was dropped.
+    async fn opened(url: &str, namespace: &Namespace) -> Sqlite {
         let mut tries = 0;
-        let _store = loop {
-            match Sqlite::open(&url, &namespace, &Options::default()) {
-                Ok(store) => break store,
+        loop {
+            match Sqlite::open(url, namespace, &Options::default()) {
+                Ok(store) => return store,
                 Err(error) if tries > 500 => panic!("{error}"),
                 Err(_) => tries += 1,
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_of_roots_leaves_all_files_to_the_owner_of_the_database() {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give files away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        let url = format!("sqlite://{}", file.display());
+        let namespace = Namespace("default".to_owned());
+        drop(opened(&url, &namespace).await);
+        let nobody = 65_534;
+        chown(&file, Some(nobody), Some(nobody)).unwrap();
+        // As on a machine where the service has never run: the lock is made anew. The mark always is.
+        std::fs::remove_file(mark::named(&file, ".lock")).unwrap();
+        let store = opened(&url, &namespace).await;
+        store.take_for_older().await.unwrap();
+        drop(store);
+        let _store = opened(&url, &namespace).await;
+        let owners = |folder: &Path| -> Vec<(String, u32, u32)> {
+            let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+            let owner = |file: std::fs::DirEntry| {
+                let found = file.metadata().unwrap();
+                (file.file_name().to_string_lossy().into_owned(), found.uid(), found.gid())
+            };
+            files.map(owner).collect()
         };
-        let found = modes(folder.path());
-        assert!(found.iter().all(|(_, mode)| *mode == 0o600), "{found:?}");
+        let found = owners(folder.path());
+        assert!(found.iter().any(|(name, ..)| name == "a.db.mark"), "{found:?}");
+        assert!(found.iter().all(|(_, user, group)| (*user, *group) == (nobody, nobody)), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_link_in_the_place_of_the_mark_changes_no_file_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("a.db"), folder.path().join("other"));
+        std::fs::write(&other, "of somebody else's").unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(&other, mark::named(&file, ".mark")).unwrap();
+        let url = format!("sqlite://{}", file.display());
+        let _store = opened(&url, &Namespace("default".to_owned())).await;
+        let mode = other.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o644);
     }
 }

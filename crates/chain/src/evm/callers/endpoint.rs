@@ -1,15 +1,18 @@
 //! One endpoint as callers use it: a connection, a pace and a book of its own.
 //!
 //! Callers choose the words of their questions, and nodes echo them. So no text decides anything here: a node's error is handed
-//! on as it is, and the book knows what the wire did, and no more: lost connections, HTTP 429 and 5xx. A question can be chosen such that
-//! it takes for ever, so one that was not answered in time counts only when a question of our own is not answered either.
+//! on as it is, and the book knows what the wire did, and no more: lost connections, HTTP 429 and 5xx. A question can also be chosen
+//! such that it takes for ever, or that whoever stands before the node turns it away. So a caller's question that was lost or
+//! turned away makes the endpoint suspect, and only what a question of our own meets then is written in the book.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_json_rpc::{Id, Request, Response, ResponsePayload};
 use landfall_core::ChainId;
+use landfall_core::outcome::SendOutcome;
 use landfall_core::ports::chain::{NoRoom, Room};
 use landfall_core::ports::clock::Clock;
 use reqwest::StatusCode;
@@ -22,7 +25,7 @@ use crate::evm::endpoint::Endpoint;
 use crate::evm::health::{Health, Identity, Standing};
 use crate::evm::name::Name;
 use crate::evm::pace::Pace;
-use crate::evm::rpc::Failure;
+use crate::evm::rpc::{Failure, error_data};
 use crate::evm::transport::{Heard, Link, Unheard};
 
 /// Why there is no answer of a node.
@@ -38,6 +41,15 @@ pub(super) enum Unsaid {
     NoRoom(NoRoom),
 }
 
+impl Unsaid {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Lost(text) | Self::Refused(text) | Self::Limited(text, _) => text,
+            Self::NoRoom(no_room) => no_room.text,
+        }
+    }
+}
+
 /// Who chose a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
@@ -45,8 +57,12 @@ pub(super) enum Whose {
     Ours,
 }
 
-/// How long a question of our own may take after one of a caller was not answered in time.
+/// How long a question of our own may take after one of a caller was lost.
 const CONFIRM_TIME: Duration = Duration::from_secs(2);
+
+/// The log says once in this time that an endpoint takes no transactions, for each of so many reasons.
+const TOLD_AGAIN: Duration = Duration::from_secs(3_600);
+const MOST_TOLD: usize = 16;
 
 /// An endpoint as callers use it.
 pub(crate) struct CallersEndpoint {
@@ -57,21 +73,33 @@ pub(crate) struct CallersEndpoint {
     book: Mutex<Health>,
     pace: Pace,
     next_id: AtomicU64,
-    /// It did not answer a caller in time: the next one asks a question of our own before.
+    /// A caller's question was lost or turned away: the next one asks a question of our own before.
     suspect: AtomicBool,
+    /// When it was last written to the log that it takes no transactions, by class and code.
+    told: Mutex<BTreeMap<(SendOutcome, Option<i64>), Instant>>,
     /// The engine's own endpoint at the same address; looked at, never changed.
     pub(super) engines: Option<Arc<Endpoint>>,
 }
 
 /// Room for an answer of a few bytes, whatever else is read.
-struct Little;
+pub(super) struct Little {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+impl Little {
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, taken: AtomicUsize::new(0) }
+    }
+}
 
 impl Room for Little {
     fn take(&self, bytes: usize) -> Result<(), NoRoom> {
-        if bytes <= 4_096 {
+        let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.most {
             return Ok(());
         }
-        Err(NoRoom { setting: "", text: "the answer to eth_chainId is longer than 4096 bytes".to_owned() })
+        Err(NoRoom { setting: "", text: format!("the answer is longer than {} bytes", self.most) })
     }
 
     fn begin_anew(&self) {}
@@ -94,6 +122,7 @@ impl CallersEndpoint {
             pace: Pace::new(requests_per_s),
             next_id: AtomicU64::new(1),
             suspect: AtomicBool::new(false),
+            told: Mutex::default(),
             engines,
         }
     }
@@ -114,7 +143,18 @@ impl CallersEndpoint {
         self.book().trouble().unwrap_or("it is left alone for a while").to_owned()
     }
 
-    /// Makes sure that it serves the chain it is used for, and that it still answers after a caller had no answer in time.
+    /// Whether it was not said lately that it answers sends so. Nodes choose the codes, so few are remembered.
+    pub(super) fn is_news(&self, outcome: SendOutcome, code: Option<i64>) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| at.elapsed() < TOLD_AGAIN);
+        let is_news = told.len() < MOST_TOLD && !told.contains_key(&(outcome, code));
+        if is_news {
+            told.insert((outcome, code), Instant::now());
+        }
+        is_news
+    }
+
+    /// Makes sure that it serves the chain it is used for, and that it still answers after a caller's question was lost.
     pub(super) async fn vet(&self, until: Instant) -> Result<(), Unsaid> {
         let is_suspect = self.suspect.swap(false, Ordering::Relaxed);
         if self.book().identity() == Identity::Right && !is_suspect {
@@ -131,7 +171,7 @@ impl CallersEndpoint {
     async fn ask_chain_id(&self, until: Instant) -> Result<(), Unsaid> {
         let unreadable = || Unsaid::Refused("it does not say which chain it serves".to_owned());
         let text = match self
-            .exchange(Whose::Ours, "eth_chainId", &Value::Array(Vec::new()), &Little, until)
+            .exchange(Whose::Ours, "eth_chainId", &Value::Array(Vec::new()), &Little::of(4_096), until)
             .await
         {
             Ok(Said::Result(text)) => text,
@@ -176,40 +216,35 @@ impl CallersEndpoint {
             .map_err(|error| Unsaid::Refused(format!("the question cannot be written: {error}")))?;
         let started = self.clock.now();
         match tokio::time::timeout_at(until, self.link.hear(request, room)).await {
-            Err(_) if whose == Whose::Callers => {
-                self.suspect.store(true, Ordering::Relaxed);
-                Err(Unsaid::Lost("no answer in time".to_owned()))
-            }
-            Err(_) => Err(self.lost(Failure::Lost("no answer in time".to_owned()))),
-            Ok(Err(Unheard::Lost(failure))) => Err(self.lost(failure)),
+            Err(_) => Err(self.lost(whose, Failure::Lost("no answer in time".to_owned()))),
+            Ok(Err(Unheard::Lost(failure))) => Err(self.lost(whose, failure)),
             Ok(Err(Unheard::NoRoom(no_room))) => {
                 self.answered(started);
                 Err(Unsaid::NoRoom(no_room))
             }
             Ok(Ok(Heard::Answer(answer))) => {
                 self.answered(started);
-                Ok(self.cleaned(of_socket(answer)))
+                Ok(of_socket(answer))
             }
-            Ok(Ok(Heard::Body { status, wait, body })) => self.read(status, wait, body, started),
+            Ok(Ok(Heard::Body { status, wait, body })) => self.read(whose, (status, wait, body), started),
         }
     }
 
     /// The meaning of a body. Nodes send JSON-RPC errors with any status, so it is looked at first.
     fn read(
         &self,
-        status: StatusCode,
-        wait: Option<Duration>,
-        body: Vec<u8>,
+        whose: Whose,
+        (status, wait, body): (StatusCode, Option<Duration>, Vec<u8>),
         started: landfall_core::Millis,
     ) -> Result<Said, Unsaid> {
-        let said = reply::read(body).map(|said| self.cleaned(said));
+        let said = reply::read(body);
         let text = |shown: &str| self.name.clean(&format!("HTTP {}: {shown}", status.as_u16()));
         match said {
             said if status == StatusCode::TOO_MANY_REQUESTS => {
                 let shown = text(said.as_ref().err().map_or("too many requests", String::as_str));
                 let trouble = Trouble::Limited;
                 let failure = Failure::TurnedAway { trouble, code: None, text: shown.clone(), wait };
-                self.book().failed(&failure, shown.clone(), Instant::now());
+                self.failed(whose, &failure, shown.clone());
                 Err(Unsaid::Limited(shown, said.ok()))
             }
             Ok(said) => {
@@ -218,7 +253,7 @@ impl CallersEndpoint {
                 Ok(said)
             }
             Err(shown) if status.is_server_error() || status.is_success() => {
-                Err(self.lost(Failure::Lost(text(&shown))))
+                Err(self.lost(whose, Failure::Lost(text(&shown))))
             }
             Err(shown) => {
                 self.answered(started);
@@ -231,17 +266,25 @@ impl CallersEndpoint {
         self.book().answered(self.clock.now().since(started), Instant::now());
     }
 
-    fn lost(&self, failure: Failure) -> Unsaid {
+    fn lost(&self, whose: Whose, failure: Failure) -> Unsaid {
         let text = self.name.clean(&failure.to_string());
-        self.book().failed(&Failure::Lost(String::new()), text.clone(), Instant::now());
+        self.failed(whose, &Failure::Lost(String::new()), text.clone());
         Unsaid::Lost(text)
     }
 
-    /// Without this endpoint's secrets.
-    fn cleaned(&self, said: Said) -> Said {
+    fn failed(&self, whose: Whose, failure: &Failure, text: String) {
+        match whose {
+            Whose::Callers => self.suspect.store(true, Ordering::Relaxed),
+            Whose::Ours => self.book().failed(failure, text, Instant::now()),
+        }
+    }
+
+    /// A node's words without this endpoint's secrets.
+    pub(super) fn cleaned(&self, said: Said) -> Said {
         match said {
             Said::Result(_) => said,
             Said::Error { code, message, data } => {
+                let data = data.map(|data| self.name.cleaned(data));
                 Said::Error { code, message: self.name.clean(&message), data }
             }
         }
@@ -253,8 +296,8 @@ fn of_socket(answer: Response) -> Said {
         ResponsePayload::Success(result) => Said::Result(String::from(Box::<str>::from(result))),
         ResponsePayload::Failure(error) => Said::Error {
             code: error.code,
-            message: error.message.into_owned(),
-            data: error.data.and_then(|data| serde_json::from_str(data.get()).ok()),
+            message: reply::message(error.message.into_owned()),
+            data: error.data.as_deref().and_then(error_data),
         },
     }
 }

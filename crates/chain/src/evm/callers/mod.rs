@@ -1,4 +1,5 @@
-//! Questions of callers, passed on as they are: to endpoints, with health, pace, places and time of their own.
+//! Questions of callers, passed on as they are, and bytes that they signed (`send`): to endpoints, with health, pace, places and
+//! time of their own.
 //!
 //! Nothing here changes what the engine knows of its endpoints, and the engine waits for nothing here. The first endpoint whose
 //! node looks at a question answers it, with a result or with its own error; one that does not know the method leaves it to
@@ -6,6 +7,7 @@
 
 mod endpoint;
 mod reply;
+mod send;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -13,13 +15,14 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use landfall_core::ChainId;
 use landfall_core::ports::chain::{AskError, Error, Room};
 use landfall_core::ports::clock::Clock;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::endpoint::{CallersEndpoint, Unsaid, Whose};
+use self::endpoint::{CallersEndpoint, Little, Unsaid, Whose};
 use self::reply::Said;
 use self::turns::{NoTurn, Turns};
 use super::config::{BuildError, Config};
@@ -33,6 +36,8 @@ const NO_SUCH_METHOD: [i64; 2] = [-32601, -32004];
 /// How often all endpoints are asked before a question whose answers were lost is given up.
 const ROUNDS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(40);
+/// The longest answer of one endpoint where every one is asked: a number, or an error with its data.
+const LONGEST_OF_EACH: usize = 64 << 10;
 
 /// The endpoints of a chain as callers use them.
 pub(crate) struct Callers {
@@ -100,7 +105,7 @@ impl Callers {
                     Ok(()) => endpoint.exchange(Whose::Callers, method, params, room, until).await,
                     Err(unsaid) => Err(unsaid),
                 };
-                match answer {
+                match answer.map(|said| endpoint.cleaned(said)) {
                     Ok(Said::Result(result)) => return Ok(result),
                     Ok(Said::Error { code, message, data }) => {
                         let error = AskError::Node { code, message, data };
@@ -124,6 +129,41 @@ impl Callers {
         }
         room.begin_anew();
         Err(unanswered.into_error(self))
+    }
+
+    /// Passes a question on to every endpoint; the answer of each, in their order. Each has room of its own: one that answers at length
+    /// takes none from the others.
+    pub(crate) async fn ask_each(
+        &self,
+        method: &str,
+        params: &Value,
+        room: &dyn Room,
+    ) -> Vec<Result<String, AskError>> {
+        let until = Instant::now() + self.limit;
+        let _turn = match self.turns.take(room.owner(), until).await {
+            Ok(turn) => turn,
+            Err(no_turn) => {
+                return vec![Err(self.busy(room.owner(), no_turn)); self.endpoints.len()];
+            }
+        };
+        let asking = self.endpoints.iter().map(|endpoint| async move {
+            let own = Little::of(LONGEST_OF_EACH);
+            let answer = match endpoint.vet(until).await {
+                Ok(()) => endpoint.exchange(Whose::Callers, method, params, &own, until).await,
+                Err(unsaid) => Err(unsaid),
+            };
+            match answer.map(|said| endpoint.cleaned(said)) {
+                Ok(Said::Result(result)) => Ok(result),
+                Ok(Said::Error { code, message, data }) => Err(AskError::Node { code, message, data }),
+                // It answers, and says nothing that can be read.
+                Err(Unsaid::NoRoom(no_room)) => Err(no_room.into()),
+                Err(unsaid) => {
+                    let text = format!("{}: {}", endpoint.name, unsaid.into_text());
+                    Err(Error::Unreachable { chain: self.chain, doing: "answer a caller", text }.into())
+                }
+            }
+        });
+        join_all(asking).await
     }
 
     fn busy(&self, owner: &str, no_turn: NoTurn) -> AskError {
@@ -186,11 +226,13 @@ impl Unanswered {
                 self.lost = true;
                 text
             }
-            Unsaid::Limited(text, Some(Said::Error { code, message, data })) => {
-                self.said.get_or_insert(AskError::Node { code, message, data });
+            Unsaid::Limited(text, said) => {
+                if let Some(Said::Error { code, message, data }) = said.map(|said| endpoint.cleaned(said)) {
+                    self.said.get_or_insert(AskError::Node { code, message, data });
+                }
                 text
             }
-            Unsaid::Limited(text, _) | Unsaid::Refused(text) => text,
+            Unsaid::Refused(text) => text,
             Unsaid::NoRoom(no_room) => no_room.text,
         };
         tracing::debug!(endpoint = %endpoint.name, why = %text, "endpoint gave a caller no answer");

@@ -4,6 +4,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::evm::rpc::error_data;
+
 /// A node's reply to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Said {
@@ -20,18 +22,27 @@ pub(crate) enum Said {
 struct Reply<'a> {
     #[serde(borrow, default, deserialize_with = "also_null")]
     result: Option<&'a RawValue>,
-    #[serde(default)]
-    error: Option<ErrorReply>,
+    #[serde(borrow, default)]
+    error: Option<ErrorReply<'a>>,
 }
 
 #[derive(Deserialize)]
-struct ErrorReply {
+struct ErrorReply<'a> {
     #[serde(default)]
     code: i64,
     #[serde(default)]
     message: String,
-    #[serde(default)]
-    data: Option<Value>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+/// Bytes of an error's message.
+const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// An error's message, not all of it if it is very long.
+pub(super) fn message(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
 }
 
 /// `null` is a result.
@@ -56,8 +67,9 @@ pub(super) fn read(body: Vec<u8>) -> Result<Said, String> {
         Ok(reply) => reply,
         Err(_) => return Err(shown(&text)),
     };
-    if let Some(ErrorReply { code, message, data }) = reply.error {
-        return Ok(Said::Error { code, message, data });
+    if let Some(error) = reply.error {
+        let data = error.data.and_then(error_data);
+        return Ok(Said::Error { code: error.code, message: message(error.message), data });
     }
     let Some(result) = reply.result else { return Err(shown(&text)) };
     // The result lies within the text: what stands around it is cut off.
@@ -100,6 +112,28 @@ mod tests {
         let body = r#"{"id":1,"error":{"code":3,"message":"execution reverted","data":"0x08"}}"#;
         let error = Said::Error { code: 3, message: "execution reverted".into(), data: Some("0x08".into()) };
         assert_eq!(said(body), Ok(error));
+    }
+
+    #[test]
+    fn an_errors_data_is_not_read_if_it_is_much_and_a_text_may_be_longer() {
+        let with = |data: &str| {
+            said(&format!("{{\"id\":1,\"error\":{{\"code\":3,\"message\":\"no\",\"data\":{data}}}}}"))
+        };
+        let reverted = format!("\"0x{}\"", "08".repeat(400 << 10));
+        let objects = format!("[{}0]", "{\"\":0},".repeat(100_000));
+        for (given, is_kept) in [
+            (reverted, true),
+            ("[{\"\":0}]".to_owned(), true),
+            (objects, false),
+            (format!("\"{}\"", "0".repeat(2 << 20)), false),
+        ] {
+            let Ok(Said::Error { data: Some(data), .. }) = with(&given) else { panic!("an error with data") };
+            let shown = data.to_string();
+            assert_eq!((shown == given, shown.starts_with("\"left out: ")), (is_kept, !is_kept));
+        }
+        let long = format!("{{\"error\":{{\"code\":3,\"message\":\"{}\"}}}}", "ü".repeat(1 << 20));
+        let Ok(Said::Error { message, .. }) = said(&long) else { panic!("an error") };
+        assert_eq!(message.len(), LONGEST_MESSAGE);
     }
 
     #[test]

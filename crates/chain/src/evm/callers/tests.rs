@@ -1,16 +1,19 @@
 //! Callers that want to harm, against nodes that repeat every word they are told.
 
+mod sends;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, hex};
 use async_trait::async_trait;
 use futures::future::join_all;
-use landfall_core::ports::chain::{AskError, Chain, NoRoom, Room};
+use landfall_core::attempt::Sealed;
+use landfall_core::ports::chain::{AskError, Chain, NoRoom, Room, Way};
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::BlockRef;
-use landfall_core::{Account, ChainId, Millis, Slot};
+use landfall_core::{Account, ChainId, Millis, Slot, TxHash};
 use reqwest::{StatusCode, Url};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -68,6 +71,22 @@ impl Room for Of {
     }
 }
 
+/// The same on the way of what callers signed.
+struct Sending(&'static str);
+
+impl Room for Sending {
+    fn take(&self, _bytes: usize) -> Result<(), NoRoom> {
+        Ok(())
+    }
+    fn begin_anew(&self) {}
+    fn owner(&self) -> &str {
+        self.0
+    }
+    fn way(&self) -> Way {
+        Way::Sends
+    }
+}
+
 /// Answers the engine well, and does to callers whatever their questions say: `status`, `code`, `text`, or nothing at all.
 #[derive(Default)]
 struct Echo {
@@ -76,6 +95,12 @@ struct Echo {
     silent: Option<Arc<Semaphore>>,
     /// Nothing is answered at all.
     dead: Option<Arc<AtomicBool>>,
+    /// The answer to every transaction, whatever it says.
+    sends: Option<Value>,
+    /// Everybody is asked for patience.
+    limited: AtomicBool,
+    /// Questions of every kind.
+    posts: AtomicUsize,
 }
 
 #[async_trait]
@@ -87,6 +112,11 @@ impl MadeNode for Echo {
                 .map(|call| json!({ "jsonrpc": "2.0", "id": call["id"], "result": "0x2" }))
                 .collect();
             return Some((StatusCode::OK, json!(answers).to_string(), None));
+        }
+        self.posts.fetch_add(1, Ordering::Relaxed);
+        if self.limited.load(Ordering::Relaxed) {
+            let wait = Some(Duration::from_secs(300));
+            return Some((StatusCode::TOO_MANY_REQUESTS, "slow down".to_owned(), wait));
         }
         let (id, method) = (&body["id"], body["method"].as_str().unwrap());
         let result = |result: Value| {
@@ -107,7 +137,16 @@ impl MadeNode for Echo {
         if let Some(silent) = self.silent.as_ref().filter(|_| method != "eth_gasPrice") {
             silent.acquire().await.unwrap().forget();
         }
-        let said = &body["params"][0];
+        let said = match self.sends.as_ref().filter(|_| method == "eth_sendRawTransaction") {
+            Some(words) => words.clone(),
+            None => told(&body["params"][0]),
+        };
+        if said["silent"] == true {
+            return std::future::pending().await;
+        }
+        if said["hash"].is_string() {
+            return result(said["hash"].clone());
+        }
         if said["lose"] == true {
             return None;
         }
@@ -116,10 +155,25 @@ impl MadeNode for Echo {
         if said["plain"] == true {
             return Some((status, text.to_owned(), Some(Duration::from_secs(300))));
         }
-        let error = json!({ "code": said["code"].as_i64().unwrap_or(-32000), "message": text });
+        let mut error = json!({ "code": said["code"].as_i64().unwrap_or(-32000), "message": text });
+        if !said["data"].is_null() {
+            error["data"] = said["data"].clone();
+        }
         let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
         Some((status, body, None))
     }
+}
+
+/// The words in a question; those of a transaction are its bytes.
+fn told(param: &Value) -> Value {
+    let bytes = param.as_str().and_then(|bytes| hex::decode(bytes).ok());
+    let words = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    words.unwrap_or_else(|| param.clone())
+}
+
+/// A transaction whose bytes are words to the node.
+fn tx(said: &Value) -> Sealed {
+    Sealed { raw: said.to_string().into_bytes().into(), hash: TxHash(B256::repeat_byte(7)) }
 }
 
 fn chain_on(nodes: &[Arc<Echo>], change: impl FnOnce(&mut Config)) -> EvmChain {
@@ -133,9 +187,12 @@ fn chain_on(nodes: &[Arc<Echo>], change: impl FnOnce(&mut Config)) -> EvmChain {
     let clock: Arc<dyn Clock> = Arc::new(Still);
     let engines = (0..nodes.len()).map(link).collect();
     let pool = Arc::new(Pool::over(&config, Arc::clone(&clock), engines).unwrap());
-    let own = (0..nodes.len()).map(|at| (link(at), Some(at))).collect();
-    let callers = Callers::over(&config, &pool, &clock, own);
-    EvmChain::over(pool, callers, &config)
+    let callers = || {
+        let own = (0..nodes.len()).map(|at| (link(at), Some(at))).collect();
+        Callers::over(&config, &pool, &clock, own)
+    };
+    let (questions, sends) = (callers(), callers());
+    EvmChain::over(pool, questions, sends, &config)
 }
 
 /// The engine's own question, answered at the first try.
@@ -170,14 +227,18 @@ fn how_many() -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_callers_ask_changes_what_the_engine_knows_of_its_endpoints() {
+async fn nothing_that_callers_ask_or_send_changes_what_the_engine_knows_of_its_endpoints() {
     let nodes = [Arc::new(Echo::default()), Arc::new(Echo::default())];
     let chain = chain_on(&nodes, |_| {});
     engine_is_served(&chain).await;
     let before = chain.endpoints();
     for n in 0..how_many() {
         let (method, params) = fuzzed(n);
-        chain.ask(&method, &params, &Plenty).await.unwrap_err();
+        if n % 3 == 0 {
+            assert!(!chain.send_for(&tx(&params[0]), "").await.outcome.is_taken());
+        } else {
+            chain.ask(&method, &params, &Plenty).await.unwrap_err();
+        }
         if n % 100 == 0 {
             assert_eq!(chain.endpoints(), before, "{method} {params}");
         }
@@ -209,16 +270,84 @@ async fn no_text_of_a_node_keeps_callers_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_asks_for_patience_is_granted_to_callers_questions_and_to_no_others() {
+async fn patience_that_every_question_is_asked_for_is_granted_to_callers_and_not_by_the_engine() {
     let node = Arc::new(Echo::default());
     let chain = chain_on(std::slice::from_ref(&node), |_| {});
+    engine_is_served(&chain).await;
+    let before = chain.endpoints();
+    // Only this one is turned away: no other caller suffers for it.
     let limited = json!([{ "status": 429, "plain": true, "text": "slow down" }]);
     let said = chain.ask("eth_getLogs", &limited, &Plenty).await.unwrap_err().to_string();
     assert!(said.contains("HTTP 429: slow down"), "{said}");
-    chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
-    assert_eq!(node.asked.load(Ordering::Relaxed), 1, "it is left alone");
+    let other = chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+    assert!(matches!(other, AskError::Node { .. }), "{other:?}");
+    node.limited.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+    }
+    let posts = node.posts.load(Ordering::Relaxed);
+    for _ in 0..10 {
+        let said = chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err().to_string();
+        assert!(said.contains("slow down"), "{said}");
+    }
+    assert_eq!(node.posts.load(Ordering::Relaxed), posts, "it is left alone");
+    assert_eq!(chain.endpoints(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_have_a_pace_of_their_own() {
+    let node = Arc::new(Echo::default());
+    let chain = chain_on(std::slice::from_ref(&node), |config| config.callers.requests_per_s = 10);
+    let began = tokio::time::Instant::now();
+    for _ in 0..41 {
+        chain.ask("eth_call", &json!([]), &Plenty).await.unwrap_err();
+    }
+    // One question more goes out: which chain it is. A second's worth may go at once.
+    assert!(began.elapsed() >= Duration::from_millis(3_100), "{:?}", began.elapsed());
+    let began = tokio::time::Instant::now();
+    let good = tx(&json!({ "hash": B256::repeat_byte(7) }));
+    for n in 0..41 {
+        assert!(chain.send_for(&good, "").await.outcome.is_taken());
+        if n == 0 {
+            assert_eq!(began.elapsed(), Duration::ZERO, "questions do not take the pace of sends");
+        }
+    }
+    assert!(began.elapsed() >= Duration::from_millis(3_100), "{:?}", began.elapsed());
     engine_is_served(&chain).await;
-    assert!(chain.endpoints()[0].usable && chain.endpoints()[0].trouble.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_of_an_endpoint_reaches_a_caller_in_an_error() {
+    const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+    let node = Arc::new(Echo::default());
+    let chain = chain_on(std::slice::from_ref(&node), |config| {
+        config.endpoints = vec![format!("https://me:hunter22@node.invalid/v3/{SECRET}?token=topsecret")];
+    });
+    let words = format!("https://me:hunter22@node.invalid/v3/{SECRET}?token=topsecret is not to be had");
+    let data = json!({ "url": words, "hunter22": [words, { "at": words }], "revert": "0x08c379a0" });
+    let mut heard = Vec::new();
+    for status in [200, 403, 429, 500] {
+        for plain in [false, true] {
+            let said = json!({ "status": status, "text": words, "data": data, "plain": plain });
+            heard.push(format!("{:?}", chain.ask("eth_call", &json!([said]), &Plenty).await.unwrap_err()));
+            heard.push(format!("{:?}", chain.send_for(&tx(&said), "").await));
+        }
+    }
+    for text in &heard {
+        assert!(
+            !text.contains(SECRET) && !text.contains("hunter22") && !text.contains("topsecret"),
+            "{text}"
+        );
+    }
+    assert!(heard[0].contains("is not to be had") && heard[0].contains("0x08c379a0"), "{}", heard[0]);
+}
+
+#[test]
+fn callers_questions_go_where_they_are_sent() {
+    let mut config = Config::new(OURS, vec!["http://engines.invalid".into(), "ws://engines.invalid".into()]);
+    assert_eq!(super::urls(&config), ["http://engines.invalid"]);
+    config.callers.endpoints = vec!["http://callers.invalid".into()];
+    assert_eq!(super::urls(&config), ["http://callers.invalid"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,8 +161,9 @@ impl World {
         });
         let clock: Arc<dyn Clock> = Arc::new(TheTime(truth.begun));
         let pool = Arc::new(Pool::over(&config, Arc::clone(&clock), links.collect()).unwrap());
-        let callers = Callers::over(&config, &pool, &clock, Vec::new());
-        let chain = EvmChain::over(pool, callers, &config);
+        let callers = || Callers::over(&config, &pool, &clock, Vec::new());
+        let (questions, sends) = (callers(), callers());
+        let chain = EvmChain::over(pool, questions, sends, &config);
         Self { truth, chain, nodes, book, handed: Mutex::default(), sent: Mutex::default() }
     }
 

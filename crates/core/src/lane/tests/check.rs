@@ -174,8 +174,9 @@ fn a_delegation_of_the_senders_own_code_is_above_every_limit() {
     assert_eq!(asking.slot_of(id), None);
     // Whoever is asked is told what for.
     let said = asking.desk.lane.explain(id, asking.desk.now).unwrap();
-    let gives = format!("to approve it: it gives the code of {} to {address}", asking.desk.lane.id().signer);
-    assert!(said.contains(&gives) && said.contains("spend all it has"), "{said}");
+    let signer = asking.desk.lane.id().signer;
+    let gives = format!("to approve it: it lets the code at {address} act for {signer}");
+    assert!(said.contains(&gives) && said.contains("spend all that account has"), "{said}");
     let mut unasked = world(settings());
     let id = unasked.submit_as(payload, Options::default());
     unasked.rest();

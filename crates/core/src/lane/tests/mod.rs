@@ -5,6 +5,7 @@ mod admit;
 mod after;
 mod alarm;
 mod allocate;
+mod behind;
 mod broadcast;
 mod budget;
 mod cancel_all;
@@ -19,10 +20,12 @@ mod explain;
 mod fill;
 mod finish;
 mod funds;
+mod guards;
 mod held;
 mod hurry;
 mod keep;
 mod older;
+mod pair;
 mod probe;
 mod properties;
 mod prove;
@@ -32,6 +35,7 @@ mod replace;
 mod reprice;
 mod reset;
 mod settle;
+mod settled;
 mod sign;
 mod stranger;
 mod unpaid;
@@ -41,15 +45,17 @@ mod witness;
 
 use std::sync::Arc;
 
+use alloy_primitives::Address;
+
 use super::test_world::{Fault, Step, World, payment_with_gas};
 use super::{Action, Draft, LaneEvent, Sent, Wants};
-use crate::TxId;
 use crate::attempt::Attempt;
 use crate::journal::Entry;
 use crate::outcome::{SendOutcome, SendReport};
 use crate::ports::store::CommandKind;
 use crate::request::{Finality, Options, Payload};
 use crate::settings::LaneSettings;
+use crate::{Account, TxId};
 use crate::{Price, Slot};
 
 /// Two blocks on top are final, for the chain as well; four slots may be out.
@@ -59,6 +65,7 @@ fn settings() -> LaneSettings {
         watch_depth: 2,
         max_in_flight: 4,
         max_fee: Price::gwei(50),
+        delegate_to: [Address::repeat_byte(0xcc), Address::with_last_byte(0xc0)].map(Account).into(),
         ..LaneSettings::default()
     }
 }

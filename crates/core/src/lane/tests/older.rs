@@ -47,6 +47,81 @@ fn an_older_store_sends_what_it_has_and_signs_nothing() {
     assert_eq!(world.desk.store.state(waits), TxState::Confirmed);
 }
 
+/// The only endpoint is some seconds behind when the store is accepted: what it shows next had landed before.
+#[test]
+fn an_acceptance_goes_by_a_head_of_after_the_word() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    world.desk.store.older = None;
+    let landed = world.desk.now;
+    world.desk.pass(7_000);
+    world.command(CommandKind::AcceptStore { seen: None });
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), Some(Hold::StoreOlder { why: Older::Accepted }), "not by this head");
+    let word = std::mem::replace(&mut world.desk.now, landed);
+    used(&mut world, &payment(7));
+    world.desk.now = word;
+    world.show(0, true);
+    world.rest();
+    world.finalise();
+    world.use_up_forgotten();
+    assert_eq!(world.desk.lane.hold(), None);
+    let again = world.submit_as(payment(7), Options::default());
+    world.finalise();
+    let status = &world.desk.store.tx(again).status;
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
+/// A chain that rests makes no block of after the word, and by a clock that is ahead no block is.
+#[test]
+fn an_acceptance_is_followed_within_two_minutes_whatever_the_clocks_say() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    world.desk.store.older = None;
+    world.desk.pass(3_600_000);
+    world.command(CommandKind::AcceptStore { seen: None });
+    world.show(0, true);
+    world.rest();
+    assert!(world.desk.lane.hold().is_some());
+    world.desk.now = crate::Millis(world.desk.now.0 - 1_800_000);
+    world.wait(1_000);
+    world.rest();
+    assert!(
+        world.desk.wake_at.is_some_and(|at| at <= world.desk.now.after(std::time::Duration::from_secs(120)))
+    );
+    world.wait(120_000);
+    world.rest();
+    assert_eq!(world.desk.lane.hold(), None);
+}
+
+/// The two minutes are over, and the lane waits for what a reorganisation took back: it sleeps.
+#[test]
+fn an_accepted_lane_that_waits_for_something_else_is_not_awake_all_the_time() {
+    let mut world = world(settings());
+    world.desk.store.older = Some(older());
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    world.desk.store.older = None;
+    world.command(CommandKind::AcceptStore { seen: Some(Slot(9)) });
+    world.show(0, true);
+    world.rest();
+    for _ in 0..40 {
+        world.wait(5_000);
+        world.rest();
+    }
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::TakenBack { .. })), "{:?}", world.desk.lane.hold());
+    let (now, wake_at) = (world.desk.now, world.desk.wake_at);
+    assert!(wake_at.is_none_or(|at| at > now), "{wake_at:?} {now:?}");
+}
+
 /// Accepts the store, as the engine does: the command is stored with the word.
 pub(super) fn accept(world: &mut World) {
     world.desk.store.older = None;
@@ -333,6 +408,7 @@ fn an_acceptance_is_read_however_many_commands_wait_for_it_and_they_keep_their_o
     // A load that began before the store was accepted shows what comes after those that were left.
     world.turn(vec![LaneEvent::Work]);
     world.command(CommandKind::Resume);
+    world.chain.mine(0, true, world.desk.now);
     world.show(0, true);
     world.carry(Kind::Load, Fault::None);
     for _ in 0..8 {

@@ -161,6 +161,11 @@ impl World {
     /// A stranger's transaction is mined in place of ours, and becomes final.
     fn finalise_without(&mut self, did: &Payload) {
         used(self, did);
+        self.settle_strangers();
+    }
+
+    /// Blocks without anything of ours, until what others have done is settled.
+    pub(super) fn settle_strangers(&mut self) {
         for _ in 0..10 {
             for _ in 0..4 {
                 self.chain.mine(0, true, self.desk.now);
@@ -176,7 +181,7 @@ impl World {
         self.desk.store.tx(id).status.taken.as_ref().expect("it was taken").hash
     }
 
-    fn said_whose(&mut self, id: TxId, whose: Whose) {
+    pub(super) fn said_whose(&mut self, id: TxId, whose: Whose) {
         let hash = self.taker_hash(id);
         self.command(CommandKind::Settle { tx: id, whose, hash });
         for _ in 0..3 {
@@ -269,7 +274,7 @@ fn kept_bytes_that_land_after_an_acceptance_are_not_paid_again() {
         world.rest();
         assert_eq!((world.slot_of(again), world.slot_of(other)), (None, None), "nothing is sent yet");
         let why = world.desk.lane.explain(again, world.desk.now).unwrap();
-        assert!(why.contains("all below 9 are used up by empty transactions first"), "{why}");
+        assert!(why.contains("using up nonces 5 to 8 by empty transactions"), "{why}");
         // So many of the empty ones land before the kept bytes do.
         world.chain.mine(late, true, world.desk.now);
         world.show(0, true);

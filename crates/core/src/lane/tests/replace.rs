@@ -11,7 +11,7 @@ use crate::transaction::{Terms, TxState};
 use crate::{ContentVersion, Price, TxId, Wei};
 
 impl World {
-    fn replace_with(&mut self, tx: TxId, payload: Payload, terms: Terms) {
+    pub(super) fn replace_with(&mut self, tx: TxId, payload: Payload, terms: Terms) {
         self.command(CommandKind::Replace { tx, payload: Box::new(payload), terms });
         self.carry(Kind::Load, Fault::None);
     }

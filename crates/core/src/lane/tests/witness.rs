@@ -265,6 +265,23 @@ fn a_receipt_that_two_endpoints_differ_about_ends_nothing_however_long_it_lasts(
     assert!(!world.desk.store.tx(id).status.single_witness);
 }
 
+/// A word that comes late may be about another block, or another status, than what is shown by now.
+#[test]
+fn a_word_on_one_receipt_says_nothing_of_another() {
+    let mut world = world(settings());
+    let id = world.final_with(Some(SecondWord::Differs("they differ".into())));
+    let shown = world.receipt_at(Slot(5));
+    let reverted = Receipt { success: !shown.success, ..shown.clone() };
+    let block = crate::view::BlockRef { hash: alloy_primitives::B256::repeat_byte(0x55), ..shown.block };
+    let elsewhere = Receipt { block, ..shown.clone() };
+    for other in [reverted, elsewhere] {
+        world.turn(vec![LaneEvent::Second(vec![(Slot(5), other, SecondWord::Same)])]);
+        assert_eq!(world.desk.store.state(id), TxState::Mined, "nobody has given this one");
+    }
+    world.turn(vec![LaneEvent::Second(vec![(Slot(5), shown, SecondWord::Same)])]);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
 #[test]
 fn a_second_endpoint_is_asked_once_two_have_shown_the_block_and_not_where_there_is_one() {
     let mut world = world(settings());

@@ -124,7 +124,7 @@ mod tests {
         let own = json!([{ "address": "0xbb", "chainId": 1 }]);
         let tx = |payload: Value| json!({ "state": "awaiting_approval", "signer": "0xaa", "version": 2, "payload": payload });
         let delegating = tx(payload(own));
-        let gives = "gives the code of 0xaa to 0xbb, which can then spend all it has";
+        let gives = "lets the code at 0xbb act for 0xaa: it can spend all that account has";
         assert!(content(&delegating, 2).unwrap().ends_with(&format!("; it {gives}")));
         let asked = question(&delegating, Some(2)).unwrap();
         assert_eq!(asked, format!("It {gives}. Send it?"));

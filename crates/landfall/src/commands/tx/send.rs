@@ -17,6 +17,11 @@ use crate::output;
 use crate::system::SystemRandom;
 
 pub(super) async fn run(args: TxSend) -> Result<ExitCode> {
+    if let Some(short) = args.signer.as_ref().filter(|signer| is_cut_short(signer)) {
+        bail!(
+            "--signer {short} is not a whole address: addresses are not cut short here. `landfall lane list --json` has them whole"
+        );
+    }
     let client = Client::of(&args.remote)?;
     let (chain, signer) = match (args.chain, args.signer.clone()) {
         (Some(chain), Some(signer)) => (chain, signer),
@@ -46,6 +51,11 @@ pub(super) async fn run(args: TxSend) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(super::taken(&accepted, &args.remote))
+}
+
+/// The beginning of an address, or one as tables show it.
+fn is_cut_short(signer: &str) -> bool {
+    signer.strip_prefix("0x").is_some_and(|digits| digits.chars().count() < 40)
 }
 
 /// The one lane that is meant when only part of its name is given.
@@ -129,6 +139,14 @@ mod tests {
 
     fn lane(chain: u64, signer: &str) -> (u64, String) {
         (chain, signer.to_owned())
+    }
+
+    #[test]
+    fn an_address_that_is_cut_short_is_told_from_a_whole_one() {
+        for short in ["0x70997", "0x7099…79C8", "0x"] {
+            assert!(is_cut_short(short), "{short}");
+        }
+        assert!(!is_cut_short("0x70997970C51812dc3A010C7d01b50e0d17dc79C8"));
     }
 
     #[test]

@@ -68,8 +68,18 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
         }
     }
     line("attempts", tx["attempts"].as_array().map_or(0, Vec::len).to_string());
+    if tx["submittedBy"].is_object() {
+        line("handed over by", who(&tx["submittedBy"]));
+    }
     line("accepted", text(tx, "acceptedAt"));
     line("updated", text(tx, "updatedAt"));
+}
+
+/// The caller's name, its key, and for those who may see it the address it came from.
+fn who(caller: &Value) -> String {
+    let key = caller["keyId"].as_str().map_or(String::new(), |id| format!(" ({id})"));
+    let from = caller["address"].as_str().map_or(String::new(), |at| format!(", from {at}"));
+    format!("{}{key}{from}", text(caller, "name"))
 }
 
 /// The delegation of the signer's own code (EIP-7702), in the words of `stuckReason`.
@@ -79,7 +89,7 @@ pub(super) fn delegation(signer: &str, payload: &Value) -> Option<String> {
     let is_zero = to.trim_start_matches("0x").bytes().all(|digit| digit == b'0');
     Some(match is_zero {
         true => format!("takes the delegation of {signer} back"),
-        false => format!("gives the code of {signer} to {to}, which can then spend all it has"),
+        false => format!("lets the code at {to} act for {signer}: it can spend all that account has"),
     })
 }
 
@@ -87,7 +97,7 @@ pub(super) fn delegation(signer: &str, payload: &Value) -> Option<String> {
 pub(super) fn delegations(signer: &str, payload: &Value) -> Vec<String> {
     let others = authorizations(payload).filter(|item| !item["r"].is_null());
     let others = others.map(|item| {
-        format!("gives the code of another account, which signed that, to {}", text(item, "address"))
+        format!("lets the code at {} act for another account, which signed that", text(item, "address"))
     });
     delegation(signer, payload).into_iter().chain(others).collect()
 }

@@ -71,6 +71,11 @@ impl Api {
         Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
+    /// The API key that it is called with.
+    pub(crate) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

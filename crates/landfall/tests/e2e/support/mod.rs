@@ -25,7 +25,7 @@ pub(crate) use gate::Gate;
 pub(crate) use line::Line;
 pub(crate) use nodes::Nodes;
 pub(crate) use parrot::Parrot;
-pub(crate) use process::{Output, program, run, run_within, secret_file, signal};
+pub(crate) use process::{Output, is_here, program, run, run_within, secret_file, signal};
 pub(crate) use receiver::{Receiver, Taken};
 pub(crate) use restored::Restored;
 pub(crate) use server::{QUICK_WEBHOOKS, Server, Settings, WEBHOOK_SECRET, free_port};

@@ -36,8 +36,9 @@ impl Nodes {
     /// Starts servers `a`, `b`, … on a database, for this many lanes. The chain mines when told.
     pub(crate) async fn start(count: usize, database: &str, lanes: u64, lease: (f64, f64, f64)) -> Self {
         let chain = Chain::without_mining().await;
-        // A namespace of its own, in a database that others may use as well.
-        let namespace = format!("namespace = \"{}\"", chain.url().replace(['/', ':', '.'], "-"));
+        // A namespace of its own, in a database that others may use as well: another test may get the same port later.
+        let (url, process) = (chain.url().replace(['/', ':', '.'], "-"), std::process::id());
+        let namespace = format!("namespace = \"{url}-{process}\"");
         let namespace: &'static str = Box::leak(namespace.into_boxed_str());
         let starting = (0..count).map(async |n| {
             let (database, store_url) = Line::before(database).await;

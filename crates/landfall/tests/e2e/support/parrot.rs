@@ -1,11 +1,13 @@
 //! A node that repeats every word callers tell it: a door to a real one that does what a question says of itself.
 //!
-//! A question whose parameters hold `{"parrot": {status, code, text, plain, lose, bytes}}` is answered so; one with a method that
-//! nodes do not have gets its own name back. Everything else is the real node's to answer.
+//! A question whose parameters, or whose topics, hold `{"parrot": {status, code, text, data, plain, lose, silent, bytes, items}}` is
+//! answered so, and so is a transaction that has this among its bytes; one with a method that nodes do not have gets its own name
+//! back. Everything else is the real node's to answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use alloy_primitives::hex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -100,11 +102,15 @@ impl Parrot {
             let method = call["method"].as_str().unwrap_or_default().to_owned();
             *self.asked.lock().unwrap().entry(method).or_default() += 1;
         }
+        if let Some((id, said)) = calls.iter().find_map(|call| Some((&call["id"], in_bytes(call)?))) {
+            return as_told(id, &said).await;
+        }
         if let Value::Object(call) = body {
             let (id, method) = (&body["id"], call["method"].as_str().unwrap_or_default());
-            let said = body["params"].as_array().into_iter().flatten().map(|said| &said["parrot"]);
+            let params = body["params"].as_array().into_iter().flatten();
+            let said = params.flat_map(|said| [&said["parrot"], &said["topics"]["parrot"]]);
             if let Some(said) = said.into_iter().find(|said| said.is_object()) {
-                return as_told(id, said);
+                return as_told(id, said).await;
             }
             if !KNOWN.iter().any(|start| method.starts_with(start)) {
                 let message = format!("the method {method} does not exist/is not available");
@@ -117,9 +123,23 @@ impl Parrot {
     }
 }
 
-fn as_told(id: &Value, said: &Value) -> Option<(u64, String)> {
+/// Words among the bytes of a transaction.
+fn in_bytes(call: &Value) -> Option<Value> {
+    if call["method"] != "eth_sendRawTransaction" {
+        return None;
+    }
+    let bytes = hex::decode(call["params"][0].as_str()?).ok()?;
+    let begin = bytes.windows(10).position(|bytes| bytes == br#"{"parrot":"#)?;
+    let mut words = serde_json::Deserializer::from_slice(&bytes[begin..]).into_iter::<Value>();
+    Some(words.next()?.ok()?["parrot"].clone()).filter(Value::is_object)
+}
+
+async fn as_told(id: &Value, said: &Value) -> Option<(u64, String)> {
     if said["lose"] == true {
         return None;
+    }
+    if said["silent"] == true {
+        return std::future::pending().await;
     }
     let status = said["status"].as_u64().unwrap_or(200);
     let text = said["text"].as_str().unwrap_or_default();
@@ -127,9 +147,14 @@ fn as_told(id: &Value, said: &Value) -> Option<(u64, String)> {
         return Some((status, text.to_owned()));
     }
     if let Some(bytes) = said["bytes"].as_u64() {
-        let long = "x".repeat(usize::try_from(bytes).unwrap());
-        return Some((status, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":[\"{long}\"]}}")));
+        let items = said["items"].as_u64().unwrap_or(1);
+        let long = format!("\"{}\"", "x".repeat(usize::try_from(bytes / items).unwrap()));
+        let long = vec![long; usize::try_from(items).unwrap()].join(",");
+        return Some((status, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":[{long}]}}")));
     }
-    let error = json!({ "code": said["code"].as_i64().unwrap_or(-32000), "message": text });
+    let mut error = json!({ "code": said["code"].as_i64().unwrap_or(-32000), "message": text });
+    if !said["data"].is_null() {
+        error["data"] = said["data"].clone();
+    }
     Some((status, json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()))
 }

@@ -7,17 +7,24 @@ use std::time::Duration;
 /// A command that answers does so within a second or two; a busy machine gets this long.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
+/// Names another binary than the one that was built with the tests, to see what an earlier version did.
+const BINARY: &str = "LANDFALL_E2E_BINARY";
+
 /// The binary that is tested, started in `folder`, where nothing of this machine's settings reaches it.
 pub(crate) fn program(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    let other = std::env::var_os(BINARY);
+    let built = env!("CARGO_BIN_EXE_landfall");
+    let mut command = Command::new(other.as_deref().unwrap_or(built.as_ref()));
     command.current_dir(folder).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LANDFALL_") {
             command.env_remove(name);
         }
     }
-    // Most tests show no key. Those about that say otherwise.
-    command.env("LANDFALL_ACCESS__OPEN", "true");
+    // Most tests show no key. Those about that say otherwise. An earlier version may not know the setting, and needs it less.
+    if other.is_none() {
+        command.env("LANDFALL_ACCESS__OPEN", "true");
+    }
     command
 }
 
@@ -55,6 +62,18 @@ pub(crate) async fn run_within(limit: Duration, command: Command) -> Output {
     let stdout = String::from_utf8(output.stdout).expect("text");
     let stderr = String::from_utf8(output.stderr).expect("text");
     Output { code: output.status.code(), said: format!("{stdout}{stderr}"), stdout }
+}
+
+/// Whether a program of this machine runs. Where it does not, it is said what was not checked, and on CI that is a failure.
+pub(crate) fn is_here(program: &str, package: &str, checks: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok();
+    let said =
+        format!("{program} is not on this machine (Debian's package {package}): it was NOT checked {checks}");
+    assert!(here || std::env::var("CI").ok().as_deref() != Some("true"), "{said}");
+    if !here {
+        eprintln!("{said}");
+    }
+    here
 }
 
 /// Writes a file that only its owner may read.

@@ -14,9 +14,13 @@ pub(super) fn kept(sent: &[u8]) -> (Option<Value>, Option<String>) {
     if sent.is_empty() {
         return (None, None);
     }
-    match serde_json::from_slice::<Value>(sent) {
-        Ok(body) if sent.len() <= WHOLE => (Some(without_secrets(body)), None),
-        _ => (Some(json!(format!("{} bytes", sent.len()))), Some(hex::encode_prefixed(Sha256::digest(sent)))),
+    // A long one is not read: its values can be many times as large as its text.
+    let short = (sent.len() <= WHOLE).then(|| serde_json::from_slice::<Value>(sent).ok()).flatten();
+    match short {
+        Some(body) => (Some(without_secrets(body)), None),
+        None => {
+            (Some(json!(format!("{} bytes", sent.len()))), Some(hex::encode_prefixed(Sha256::digest(sent))))
+        }
     }
 }
 

@@ -6,16 +6,20 @@
 //! | who hands over or changes transactions | within a second; the transaction itself says who asked, from its own commit on |
 //! | who is refused | within a second, a few a minute one by one and the rest as a number |
 //!
+//! What is written before it is done and comes to nothing is bounded for each key (`refusals`).
+//!
 //! Rows are only ever added, and sealed in a chain ([`landfall_core::audit`]). Rows from before the chain are listed after it.
 
 mod body;
 mod entry;
 mod refusals;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::audit::{Ends, Row};
@@ -29,9 +33,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::caller::Caller;
+use super::role::Role;
 use crate::problem::{Code, Problem};
 pub use entry::{Entry, What};
-use refusals::{Refusals, Stranger};
+use refusals::{IN_VAIN, InVain, Refusals, Stranger};
 use writer::{Job, QUEUE, Shared, Writer};
 
 /// The log from before the chain.
@@ -93,7 +98,8 @@ impl Audit {
         let run = log.append_audit(vec![began]).await?.seq;
         let (jobs, taken) = mpsc::channel(QUEUE);
         let refusals = Mutex::new(Refusals::new(Instant::now()));
-        let shared = Arc::new(Shared { refusals, lost: AtomicU64::new(0) });
+        let in_vain = Mutex::new(InVain::new(Instant::now()));
+        let shared = Arc::new(Shared { refusals, in_vain, lost: AtomicU64::new(0) });
         let writer =
             Writer { log: log.clone(), clock: clock.clone(), jobs: taken, shared: shared.clone(), node, run };
         tokio::spawn(writer.run());
@@ -121,21 +127,52 @@ impl Audit {
         }
     }
 
-    /// Says that somebody asks for something; the number of the row. Without this on disk, it is not done.
+    /// Says that somebody asks for something; the number of the row. Without this on disk, it is not done. It is not either where too
+    /// much that the key asked for came to nothing.
     pub(crate) async fn asked(
         &self,
         caller: &Caller,
         method: &str,
         path: &str,
         sent: &[u8],
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, Problem> {
+        let told = |problem: &Problem| self.refused(caller, method.to_owned(), path, problem);
+        self.begin(caller).inspect_err(told)?;
         let (body, body_digest) = body::kept(sent);
         let entry = of(What::Asked, caller, method.to_owned(), cut(path));
-        self.write(Entry { body, body_digest, ..entry }).await
+        Ok(self.write(Entry { body, body_digest, ..entry }).await?)
+    }
+
+    /// Counts what is written down before it is done, until it has come to something ([`Self::came_to_something`]). Those who steer have
+    /// no such bound.
+    fn begin(&self, caller: &Caller) -> Result<(), Problem> {
+        let Some(key) = caller.key.as_ref().filter(|_| !caller.is(Role::Operator)) else { return Ok(()) };
+        self.in_vain().begin(key, Instant::now()).map_err(|wait| {
+            let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
+            let detail = format!(
+                "{IN_VAIN} things that this API key asked for within a minute came to nothing or are not done yet, which is the most, since \
+                 each is written to the audit log before; ask again in {seconds} s. What was asked now was not done"
+            );
+            Problem { retry_after: Some(seconds), ..Problem::new(Code::RateLimited, detail) }
+        })
+    }
+
+    /// What a row said before it was done is done.
+    pub(crate) fn came_to_something(&self, caller: &Caller) {
+        if let Some(key) = &caller.key {
+            self.in_vain().give_back(key);
+        }
+    }
+
+    fn in_vain(&self) -> MutexGuard<'_, InVain> {
+        self.shared.in_vain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how it ended. If that cannot be written, the row before stays as one whose end is not known.
     pub(crate) async fn ended(&self, asked: u64, caller: &Caller, method: &str, path: &str, status: u16) {
+        if !(400..500).contains(&status) {
+            self.came_to_something(caller);
+        }
         let entry = of(What::Done, caller, method.to_owned(), cut(path));
         let entry = Entry { status: Some(status), of: Some(asked), ..entry };
         if let Err(error) = self.write(entry).await {
@@ -166,6 +203,21 @@ impl Audit {
             .collect();
         self.hand_over(entry);
         more.into_iter().for_each(|entry| self.hand_over(entry));
+    }
+
+    /// Says it before it is done; the number of the row, once it is on disk. It is bounded as [`Self::asked`] is.
+    pub(crate) async fn wrote_first(&self, caller: &Caller, wrote: Wrote) -> Result<u64, Problem> {
+        self.begin(caller)?;
+        let Wrote { method, path, status, txs, count, body } = wrote;
+        let entry = of(What::Wrote, caller, method, path);
+        Ok(self.write(Entry { status: Some(status), tx_ids: txs, count, body, ..entry }).await?)
+    }
+
+    /// Says that nothing came of what a row said before it was done.
+    pub(crate) fn wrote_in_vain(&self, error: Option<String>, caller: &Caller, wrote: Wrote) {
+        let Wrote { method, path, status, txs, count, body } = wrote;
+        let entry = of(What::Wrote, caller, method, path);
+        self.hand_over(Entry { status: Some(status), error, tx_ids: txs, count, body, ..entry });
     }
 
     /// Says that something that exists was changed, as its path and body say.

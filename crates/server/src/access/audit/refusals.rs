@@ -62,9 +62,62 @@ impl Refusals {
     }
 }
 
+/// So much of what a key asks for in a minute may come to nothing, although it was written down before. Beyond it nothing is written,
+/// and nothing done: or whoever names what is not there would fill the disk.
+pub(super) const IN_VAIN: u32 = 100;
+
+/// What each key asked for in the last minute that came to nothing, or has not come to its end yet.
+pub(super) struct InVain {
+    since: Instant,
+    of_keys: HashMap<Arc<str>, u32>,
+}
+
+impl InVain {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, of_keys: HashMap::new() }
+    }
+
+    /// Counts one more; if it is one too many, how long it is until the next.
+    pub(super) fn begin(&mut self, key: &Arc<str>, now: Instant) -> Result<(), Duration> {
+        let past = now.saturating_duration_since(self.since);
+        if past >= SPAN {
+            *self = Self::new(now);
+        }
+        let count = self.of_keys.entry(key.clone()).or_default();
+        if *count >= IN_VAIN {
+            return Err(SPAN.saturating_sub(past));
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    /// It came to something.
+    pub(super) fn give_back(&mut self, key: &Arc<str>) {
+        if let Some(count) = self.of_keys.get_mut(key) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_to_nothing_is_bounded_for_a_key_and_what_comes_to_something_is_not() {
+        let start = Instant::now();
+        let (mut in_vain, one, other) = (InVain::new(start), Arc::from("one"), Arc::from("other"));
+        for _ in 0..10_000 {
+            assert_eq!(in_vain.begin(&one, start), Ok(()));
+            in_vain.give_back(&one);
+        }
+        let begun = (0..10_000).filter(|_| in_vain.begin(&one, start).is_ok()).count();
+        assert_eq!(begun, IN_VAIN as usize);
+        let later = start + Duration::from_secs(59);
+        assert_eq!(in_vain.begin(&one, later), Err(Duration::from_secs(1)));
+        assert_eq!(in_vain.begin(&other, later), Ok(()), "another key has its own");
+        assert_eq!(in_vain.begin(&one, start + SPAN), Ok(()));
+    }
 
     fn address(n: u32) -> Stranger {
         Stranger::Address(Some(IpAddr::from(n.to_be_bytes())))

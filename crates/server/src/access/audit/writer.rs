@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::entry::{Entry, What};
-use super::refusals::Refusals;
+use super::refusals::{InVain, Refusals};
 
 /// How long entries gather.
 const GATHER: Duration = Duration::from_millis(200);
@@ -45,6 +45,7 @@ pub(super) enum Job {
 /// State that the writer shares with those who hand entries over.
 pub(super) struct Shared {
     pub(super) refusals: Mutex<Refusals>,
+    pub(super) in_vain: Mutex<InVain>,
     /// Entries for which there was no room.
     pub(super) lost: AtomicU64,
 }
@@ -194,11 +195,21 @@ impl Writer {
                     index += 1;
                     !refused.contains(&(index - 1))
                 });
+                self.keep_lost(&mut entries);
                 let surplus = entries.len().saturating_sub(GROUP);
-                self.shared.lost.fetch_add(surplus as u64, Ordering::Relaxed);
+                let dropped = entries[..surplus].iter().map(|(_, entry)| entry.count.unwrap_or(1)).sum();
+                self.shared.lost.fetch_add(dropped, Ordering::Relaxed);
                 entries.drain(..surplus);
                 entries
             }
         }
+    }
+    /// Takes the numbers of lost entries out of what is tried again: they are told with the next commit, as one.
+    fn keep_lost(&self, entries: &mut Vec<(Millis, Entry)>) {
+        entries.retain(|(_, entry)| {
+            let lost = if entry.what == What::Lost { entry.count.unwrap_or(0) } else { 0 };
+            self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+            entry.what != What::Lost
+        });
     }
 }

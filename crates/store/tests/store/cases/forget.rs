@@ -85,6 +85,23 @@ pub(crate) async fn what_ended_long_ago_goes_and_its_key_and_end_stay(mut world:
     assert_eq!(forget(store, LATER).await, 0, "it goes once");
 }
 
+pub(crate) async fn a_key_is_free_for_the_next_of_a_group_where_the_one_before_was_told_what_stayed(
+    world: World,
+) {
+    let store = world.store();
+    ended(store, &request(lane(1), 1), 1).await;
+    admit_new(store, request(lane(1), 9)).await;
+    forget(store, LATER).await;
+    let new = keyed(lane(1), 2, "b");
+    let under_a_taken_id = retried(&new, 1);
+    let group = [under_a_taken_id, new.clone()].map(|new| Write::Admit(Box::new(new)));
+    let answers = store.write(group.to_vec()).await;
+    assert!(is_failed(&answers[0]), "{answers:?}");
+    let Ok(Written::Admitted(admission)) = &answers[1] else { panic!("not admitted: {answers:?}") };
+    assert!(matches!(&**admission, Admission::New(tx) if tx.id == new.id), "{admission:?}");
+    assert!(store.tx(new.id).await.unwrap().is_some(), "it was accepted, so it is there");
+}
+
 pub(crate) async fn a_retry_after_the_removal_is_told_what_stayed_and_writes_nothing(world: World) {
     let store = world.store();
     let new = keyed(lane(1), 1, "a");
