@@ -51,6 +51,7 @@ mod mailbox;
 mod parts;
 mod prove;
 mod queues;
+mod same_chain;
 mod reader;
 mod remembered;
 mod retention;

@@ -23,6 +23,7 @@ use crate::accounts::{Accounts, Answers, Due, Reasons};
 use crate::directory::News;
 use crate::parts::PlantedInEngine;
 use crate::reader::Reader;
+use crate::same_chain::{self, Word};
 use crate::supervisor::Shared;
 use crate::telemetry::{Fact, ReceiptCheck};
 use crate::witnesses::Witnesses;
@@ -305,31 +306,66 @@ impl Watcher {
         let below = lowest.at.number.checked_sub(1);
         let linked = below.is_some_and(|below| self.recent.get(&below) == Some(&lowest.parent))
             || self.recent.get(&lowest.at.number) == Some(&lowest.at.hash);
-        if !linked && self.first_block().await? != known.genesis {
-            return Ok(self.changed("its first block is another one"));
+        let settled = known.settled;
+        if !linked {
+            let first = BlockRef { number: 0, hash: known.genesis };
+            if let Some(by) = self.replaced(first).await? {
+                return Ok(self.changed("its first block is another one", &by));
+            }
         }
-        let Some(settled) = known.settled else { return Ok(ChainStatus::Live) };
-        let shown = match blocks.iter().find(|block| block.at.number == settled.number) {
-            Some(block) => block.at.hash,
+        let Some(settled) = settled else { return Ok(ChainStatus::Live) };
+        match blocks.iter().find(|block| block.at.number == settled.number) {
+            Some(block) if block.at == settled => return Ok(ChainStatus::Live),
             None if linked => return Ok(ChainStatus::Live),
-            None => match self.chain.block(BlockAt::Number(settled.number)).await? {
-                Some(block) => block.at.hash,
-                None => {
-                    let text = format!("it has not reached block {}, which was final before", settled.number);
-                    return Err(self.unreachable("be followed", text));
-                }
-            },
-        };
-        if shown == settled.hash {
-            return Ok(ChainStatus::Live);
+            Some(_) | None => {}
         }
-        Ok(self.changed("a block that was final has been replaced"))
+        let is_followed = blocks.iter().any(|block| block.at.number == settled.number);
+        match self.replaced(settled).await? {
+            Some(by) => Ok(self.changed("a block that was final has been replaced", &by)),
+            None if is_followed => {
+                let text = format!("the blocks below the head go past block {}, which was final", settled.number);
+                Err(self.unreachable("be followed", text))
+            }
+            None => Ok(ChainStatus::Live),
+        }
     }
 
-    fn changed(&self, why: &str) -> ChainStatus {
+    /// Who shows another block in the place of one that was final; none if it is still part of the chain. Endpoints that serve another
+    /// chain than one that shows it are set aside, and what they gave is not taken.
+    async fn replaced(&self, block: BlockRef) -> Result<Option<String>, Error> {
+        let missing = || match block.number {
+            0 => self.unreachable("show its first block", "block 0 is missing".into()),
+            number => {
+                let text = format!("it has not reached block {number}, which was final before");
+                self.unreachable("be followed", text)
+            }
+        };
+        let shown = self.chain.shown(block.number).await;
+        if shown.is_empty() {
+            let found = self.chain.block(BlockAt::Number(block.number)).await?.ok_or_else(missing)?;
+            return Ok((found.at != block).then(String::new));
+        }
+        match same_chain::word(&shown, block.hash) {
+            Word::Missing => Err(missing()),
+            Word::Replaced { by } => Ok(Some(by.join(", "))),
+            Word::Stands { others, again } => {
+                others.into_iter().for_each(|place| self.chain.set_aside(place, &block));
+                match again {
+                    None => Ok(None),
+                    Some(endpoint) => {
+                        let (number, hash) = (block.number, block.hash);
+                        let text = format!("{endpoint} gave the head, and does not show block {number} ({hash})");
+                        Err(self.unreachable("be followed", text))
+                    }
+                }
+            }
+        }
+    }
+
+    fn changed(&self, why: &str, by: &str) -> ChainStatus {
         if self.status == ChainStatus::Live {
             self.shared.note(Fact::DeepReorg { chain: self.chain.id() });
-            tracing::error!(chain = %self.chain.id(), why, "the endpoints show another chain; its lanes hold");
+            tracing::error!(chain = %self.chain.id(), why, endpoints = by, "the endpoints show another chain; its lanes hold");
         }
         ChainStatus::Changed
     }
@@ -463,8 +499,20 @@ impl Watcher {
             Some(record) => {
                 Known { genesis: record.genesis, scanned: Some(record.scanned), settled: record.settled }
             }
-            None => Known { genesis: self.first_block().await?, scanned: None, settled: None },
+            None => Known { genesis: self.agreed_first_block().await?, scanned: None, settled: None },
         })
+    }
+
+    /// The first block of a chain that is new here. By it endpoints are told from those of another chain for ever, so all that answer
+    /// must show the same.
+    async fn agreed_first_block(&self) -> Result<B256, Error> {
+        if let Some(words) = same_chain::disagreement(&self.chain.shown(0).await) {
+            let text = format!(
+                "the endpoints serve different chains: of block 0 {words}. Take those of another chain out of the configuration"
+            );
+            return Err(self.unreachable("say which chain it is", text));
+        }
+        self.first_block().await
     }
 
     /// How far up the chain is known to two endpoints.

@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
-use landfall_core::ports::chain::{BlockAt, Error};
+use landfall_core::Gas;
+use landfall_core::ports::chain::{BlockAt, BlockWord, Error, ShownBlock};
 use landfall_core::view::{Block, BlockRef};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -27,6 +29,7 @@ use super::abilities;
 use super::classify::Trouble;
 use super::config::Config;
 use super::endpoint::Endpoint;
+use super::health::{HeadDoubt, Standing};
 use super::planted::{self, Planted};
 use super::pool::Pool;
 use super::receipts::unknown_block;
@@ -38,6 +41,8 @@ use super::wire::{RawBlock, hex};
 const PATIENCE: u32 = 10;
 /// How long it is waited for the block below a head that did not count before.
 const TRIAL: Duration = Duration::from_secs(1);
+/// How long endpoints that did not give the head are waited for, when all are asked for a block.
+const SECOND_WAIT: Duration = Duration::from_secs(1);
 /// So many blocks are remembered that must be there.
 const MOST_CLAIMS: usize = 1_024;
 /// How long to wait before a lost subscription is asked for again.
@@ -190,6 +195,7 @@ impl Heads {
 
     async fn look_around(&self, failures: &mut Vec<(Arc<Endpoint>, Failure)>) -> Result<Block, Error> {
         const DOING: &str = "read the head";
+        self.try_again();
         let usable = self.pool.by_health();
         let all = self.pool.all();
         let several = all.len() > 1;
@@ -221,6 +227,7 @@ impl Heads {
         let Some((index, block)) = best else {
             return Err(self.pool.none(DOING, failures));
         };
+        let block = Block { gas_limit: self.gas_limit(block.gas_limit), ..block };
         match self.accept(&self.newest, index, block.at.number) {
             Ok(()) => {
                 self.claim(index, &block);
@@ -234,9 +241,80 @@ impl Heads {
         }
     }
 
+    /// The most gas that a block can hold: the highest that an endpoint shows which is up. By the word of one that says too little
+    /// transactions would be ended for good; one that has not said anything yet may say more.
+    fn gas_limit(&self, shown: Gas) -> Gas {
+        let said = self.pool.all().iter().enumerate().map(|(place, endpoint)| {
+            match endpoint.standing() {
+                Standing::Resting => shown,
+                Standing::Ready | Standing::Shaky if self.pool.is_aside(place) => shown,
+                Standing::Ready | Standing::Shaky => endpoint.shown().gas_limit().unwrap_or(Gas(u64::MAX)),
+            }
+        });
+        said.fold(shown, Gas::max)
+    }
+
+    /// Looks whether endpoints that have shown another chain show this one by now. Nobody waits for it.
+    fn try_again(&self) {
+        for (place, endpoint) in self.pool.all().iter().enumerate() {
+            let now = Instant::now();
+            let Some(block) = self.pool.with_doubt(place, |doubt| doubt.tried_again(now)).flatten() else {
+                continue;
+            };
+            let (pool, endpoint) = (Arc::clone(&self.pool), Arc::clone(endpoint));
+            tokio::spawn(async move {
+                let shown = one(&endpoint, BlockAt::Number(block.number)).await;
+                if shown.is_ok_and(|shown| shown.is_some_and(|shown| shown.at == block)) {
+                    pool.acquit(place);
+                }
+            });
+        }
+    }
+
+    /// What each endpoint that is up shows as the block with this number. Who gave the head is waited for, others a little.
+    pub(super) async fn shown(&self, number: u64) -> Vec<ShownBlock> {
+        let all = self.pool.all();
+        if all.len() < 2 {
+            return Vec::new();
+        }
+        let giver = lock(&self.newest).map(|seen| seen.endpoint);
+        let is_asked = |(place, endpoint): &(usize, &Arc<Endpoint>)| {
+            endpoint.standing() != Standing::Resting && !self.pool.is_elsewhere(*place)
+        };
+        let asking = all.iter().enumerate().filter(is_asked).map(|(place, endpoint)| async move {
+            let (asked, gave_head) = (one(endpoint, BlockAt::Number(number)), giver == Some(place));
+            let wait = if gave_head { endpoint.limit } else { SECOND_WAIT };
+            let word = match tokio::time::timeout(wait, asked).await {
+                Ok(Ok(Some(block))) => BlockWord::Is(block.at.hash),
+                Ok(Ok(None) | Err(Failure::Refused(_) | Failure::Unreadable(_))) => BlockWord::Lacks,
+                Ok(Err(Failure::Lost(_) | Failure::TurnedAway { .. })) | Err(_) => BlockWord::NoAnswer,
+            };
+            ShownBlock { place, endpoint: endpoint.name.to_string(), word, gave_head }
+        });
+        join_all(asking).await
+    }
+
+    /// An endpoint does not serve the chain with this block: what it has shown forbids others nothing.
+    pub(super) fn set_aside(&self, place: usize, block: BlockRef) {
+        self.pool.set_aside(place, block);
+        let mut claims = lock(&self.claims);
+        *claims = claims.take().filter(|claims| claims.endpoint != place);
+        drop(claims);
+        self.forget_newest(place);
+    }
+
+    /// Nothing that an endpoint has shown forbids others to show less.
+    fn forget_newest(&self, place: usize) {
+        for newest in [&self.newest, &self.newest_safe, &self.newest_finalized] {
+            let mut newest = lock(newest);
+            *newest = newest.filter(|seen| seen.endpoint != place);
+        }
+    }
+
     /// Whether an endpoint's head counts. One that was set aside for long enough is looked at again: the block below it must be there.
     async fn counts(&self, index: usize, head: &Block) -> bool {
-        if self.pool.with_doubt(index, |doubt| doubt.is_on_trial(Instant::now())) == Some(true) {
+        let is_on_trial = |doubt: &mut HeadDoubt| doubt.must_show().is_none() && doubt.is_on_trial(Instant::now());
+        if self.pool.with_doubt(index, is_on_trial) == Some(true) {
             let number = head.at.number.checked_sub(1);
             let below = self.search(BlockAt::Hash(head.parent), number);
             match tokio::time::timeout(TRIAL, below).await {
@@ -278,11 +356,7 @@ impl Heads {
             return;
         }
         *guard = None;
-        // Nothing that it has shown forbids others to show less.
-        for newest in [&self.newest, &self.newest_safe, &self.newest_finalized] {
-            let mut newest = lock(newest);
-            *newest = newest.filter(|seen| seen.endpoint != claim.by);
-        }
+        self.forget_newest(claim.by);
     }
 
     /// The next answer; once there is one, the others are waited for a little only.

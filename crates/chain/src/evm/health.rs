@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use landfall_core::ChainId;
 use landfall_core::outcome::SendOutcome;
+use landfall_core::view::BlockRef;
 use tokio::time::Instant;
 
 use super::classify::Trouble;
@@ -274,7 +275,7 @@ impl Health {
     }
 }
 
-/// Doubt about the heads that one endpoint shows: blocks below them cannot be read.
+/// Doubt about the heads that one endpoint shows: blocks below them cannot be read, or they are those of another chain.
 #[derive(Debug, Default)]
 pub(crate) struct HeadDoubt {
     /// In a row.
@@ -284,10 +285,45 @@ pub(crate) struct HeadDoubt {
     times: u32,
     /// Its word is set aside until a head of it is shown to be one; none is looked at before then.
     until: Option<Instant>,
+    /// The block that it must show before anything is asked of it: it has shown another chain.
+    must_show: Option<BlockRef>,
     trouble: String,
 }
 
 impl HeadDoubt {
+    /// It has shown another chain than the one with this block. True if that was not known.
+    pub(crate) fn is_elsewhere(&mut self, block: BlockRef, now: Instant) -> bool {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= FORGOTTEN) {
+            *self = Self::default();
+        }
+        self.last = Some(now);
+        self.trouble = format!(
+            "it serves another chain: it does not show block {} with the hash {}, and is not used",
+            block.number, block.hash
+        );
+        self.set_aside(now);
+        self.must_show.replace(block).is_none()
+    }
+
+    /// Nothing is asked of it until it shows this block.
+    pub(crate) fn must_show(&self) -> Option<BlockRef> {
+        self.must_show
+    }
+
+    /// The block that it must show, if it is time to look whether it does; and it is left alone for longer from then on.
+    pub(crate) fn tried_again(&mut self, now: Instant) -> Option<BlockRef> {
+        let block = self.must_show.filter(|_| self.is_on_trial(now))?;
+        self.set_aside(now);
+        Some(block)
+    }
+
+    /// Sets its word aside, for longer each time; whether it counted before.
+    fn set_aside(&mut self, now: Instant) -> bool {
+        let aside = FIRST_ASIDE.saturating_mul(1 << self.times.min(10)).min(LONGEST_ASIDE);
+        self.times = self.times.saturating_add(1);
+        self.until.replace(now.checked_add(aside).unwrap_or(now)).is_none()
+    }
+
     /// Blocks below the head that it shows could not be read. True if its word is set aside now, and was not before.
     pub(crate) fn strike(&mut self, head: u64, now: Instant) -> bool {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) >= FORGOTTEN) {
@@ -298,12 +334,10 @@ impl HeadDoubt {
         if self.times == 0 && self.strikes < STRIKES {
             return false;
         }
-        let aside = FIRST_ASIDE.saturating_mul(1 << self.times.min(10)).min(LONGEST_ASIDE);
-        self.times = self.times.saturating_add(1);
         self.trouble = format!(
             "it shows block {head} as its head, and the blocks below it cannot be read: its head does not count"
         );
-        self.until.replace(now.checked_add(aside).unwrap_or(now)).is_none()
+        self.set_aside(now)
     }
 
     /// A head of it could be followed down.
@@ -322,7 +356,7 @@ impl HeadDoubt {
 
     /// Its head is one. That it was not remains in memory for a while.
     pub(crate) fn acquit(&mut self) {
-        self.until = None;
+        (self.until, self.must_show) = (None, None);
     }
 
     pub(crate) fn trouble(&self) -> Option<&str> {
@@ -477,6 +511,26 @@ mod tests {
         assert!(doubt.strike(1_002, begun), "one more is enough");
         doubt.acquit();
         assert!(!doubt.strike(1_003, begun + FORGOTTEN), "that was long ago");
+    }
+
+    #[test]
+    fn one_that_serves_another_chain_is_looked_at_again_less_and_less_often() {
+        let now = Instant::now();
+        let block = BlockRef { number: 7, hash: alloy_primitives::B256::repeat_byte(7) };
+        let mut doubt = HeadDoubt::default();
+        assert!(doubt.is_elsewhere(block, now) && doubt.is_aside());
+        assert!(!doubt.is_elsewhere(block, now), "that is known");
+        assert!(doubt.trouble().is_some_and(|text| text.contains("block 7") && text.contains("another chain")));
+        let mut at = now + Duration::from_secs(20);
+        for seconds in [40, 80, 160, 300, 300] {
+            assert_eq!(doubt.tried_again(at), Some(block));
+            let next = at + Duration::from_secs(seconds);
+            assert_eq!(doubt.tried_again(next - Duration::from_millis(1)), None);
+            assert_eq!(doubt.must_show(), Some(block), "nothing is asked of it meanwhile");
+            at = next;
+        }
+        doubt.acquit();
+        assert!(!doubt.is_aside() && doubt.must_show().is_none() && doubt.tried_again(at).is_none());
     }
 
     #[test]

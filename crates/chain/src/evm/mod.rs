@@ -56,7 +56,8 @@ use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::FeeQuote;
 use landfall_core::outcome::SendReport;
 use landfall_core::ports::chain::{
-    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Room, Taker, Way,
+    AskError, BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Room, ShownBlock, Taker,
+    Way,
 };
 use landfall_core::ports::clock::Clock;
 use landfall_core::view::{Block, BlockRef, Receipt};
@@ -122,6 +123,14 @@ impl Chain for EvmChain {
 
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error> {
         heads::leads_to(&self.pool, *block, *head).await
+    }
+
+    async fn shown(&self, number: u64) -> Vec<ShownBlock> {
+        self.heads.shown(number).await
+    }
+
+    fn set_aside(&self, place: usize, block: &BlockRef) {
+        self.heads.set_aside(place, *block);
     }
 
     async fn witnesses(&self, recent: &BTreeMap<u64, B256>) -> Vec<Witness> {

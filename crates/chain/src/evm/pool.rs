@@ -9,6 +9,7 @@ use std::time::Duration;
 use landfall_core::ChainId;
 use landfall_core::ports::chain::{EndpointHealth, Error};
 use landfall_core::ports::clock::Clock;
+use landfall_core::view::BlockRef;
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -158,6 +159,25 @@ impl Pool {
         self.endpoints.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), endpoint))
     }
 
+    /// It has shown another chain: nothing is asked of it. Where no other endpoint's word counts, its does too.
+    pub(crate) fn is_elsewhere(&self, at: usize) -> bool {
+        self.is_aside(at) && self.with_doubt(at, |doubt| doubt.must_show().is_some()) == Some(true)
+    }
+
+    /// An endpoint does not serve the chain with this block.
+    pub(crate) fn set_aside(&self, at: usize, block: BlockRef) {
+        let Some(endpoint) = self.endpoints.get(at) else { return };
+        // What it has shown is no word on this chain.
+        endpoint.shown().forget();
+        if self.with_doubt(at, |doubt| doubt.is_elsewhere(block, Instant::now())) == Some(true) {
+            tracing::error!(
+                chain = %self.chain, endpoint = %endpoint.name, block = block.number, hash = %block.hash,
+                "this endpoint serves another chain: it does not show the block that others show, and that was final. It is not used \
+                 until it does; take it out of the configuration"
+            );
+        }
+    }
+
     fn is_set_aside(&self, endpoint: &Endpoint) -> bool {
         self.place(endpoint).is_some_and(|at| self.is_aside(at))
     }
@@ -192,7 +212,7 @@ impl Pool {
     pub(crate) fn acquit(&self, at: usize) {
         let Some(endpoint) = self.endpoints.get(at) else { return };
         self.with_doubt(at, HeadDoubt::acquit);
-        tracing::info!(chain = %self.chain, endpoint = %endpoint.name, "the head that this endpoint shows counts again");
+        tracing::info!(chain = %self.chain, endpoint = %endpoint.name, "what this endpoint shows counts again");
     }
 
     /// Those that may be asked, the healthiest first. Among equals the configured order counts.
@@ -201,7 +221,9 @@ impl Pool {
         let mut ranked: Vec<_> = self
             .endpoints
             .iter()
-            .map(|endpoint| ((self.is_set_aside(endpoint), endpoint.rank(best)), endpoint))
+            .enumerate()
+            .filter(|(at, _)| !self.is_elsewhere(*at))
+            .map(|(_, endpoint)| ((self.is_set_aside(endpoint), endpoint.rank(best)), endpoint))
             .filter(|((_, rank), _)| rank.standing != Standing::Resting)
             .collect();
         ranked.sort_by_key(|(rank, _)| *rank);
@@ -278,11 +300,12 @@ impl Pool {
         let unreadable = !failures.is_empty()
             && failures.iter().all(|(_, failure)| matches!(failure, Failure::Unreadable(_)));
         let text = if failures.is_empty() {
-            self.endpoints
-                .iter()
-                .map(|e| format!("{}: {}", e.name, e.trouble()))
-                .collect::<Vec<_>>()
-                .join("; ")
+            let doubts = self.doubts();
+            let trouble = |(e, doubt): (&Arc<Endpoint>, &HeadDoubt)| {
+                let trouble = doubt.trouble().map_or_else(|| e.trouble(), str::to_owned);
+                format!("{}: {trouble}", e.name)
+            };
+            self.endpoints.iter().zip(doubts.iter()).map(trouble).collect::<Vec<_>>().join("; ")
         } else {
             failures
                 .iter()

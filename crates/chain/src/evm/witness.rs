@@ -12,7 +12,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use landfall_core::Millis;
+use landfall_core::{Gas, Millis};
 use landfall_core::ports::chain::BlockAt;
 use landfall_core::view::{Block, BlockRef};
 use landfall_core::witness::Witness;
@@ -44,6 +44,8 @@ pub(crate) struct Shown {
     asked_more: Option<Instant>,
     /// The time of its head, as it gave it.
     time: Option<Millis>,
+    /// The most gas that a block could hold at its head.
+    gas_limit: Option<Gas>,
     /// The newest blocks that it has called safe and finalized.
     safe: Option<BlockRef>,
     finalized: Option<BlockRef>,
@@ -57,8 +59,8 @@ impl Shown {
         }
         self.asked = Some(asked);
         self.up = head.is_some();
-        let Some(Block { at, parent, timestamp, .. }) = head else { return };
-        self.time = Some(*timestamp);
+        let Some(Block { at, parent, timestamp, gas_limit, .. }) = head else { return };
+        (self.time, self.gas_limit) = (Some(*timestamp), Some(*gas_limit));
         if self.newest() == Some(*at) {
             return;
         }
@@ -88,6 +90,11 @@ impl Shown {
     /// It serves another chain.
     pub(super) fn forget(&mut self) {
         *self = Self { asked: self.asked, ..Self::default() };
+    }
+
+    /// The most gas that a block can hold, by its newest head.
+    pub(super) fn gas_limit(&self) -> Option<Gas> {
+        self.gas_limit
     }
 
     fn newest(&self) -> Option<BlockRef> {
@@ -163,7 +170,13 @@ pub(super) async fn of(pool: &Arc<Pool>, ours: &BTreeMap<u64, B256>) -> Vec<Witn
         let all = asking.for_each(|_| std::future::ready(()));
         tokio::time::timeout(pool.straggler_grace, all).await.ok();
     }
-    pool.all().iter().map(|endpoint| of_one(endpoint, ours)).collect()
+    let each = pool.all().iter().enumerate();
+    each.map(|(place, endpoint)| match pool.is_elsewhere(place) {
+        // On another chain it is no witness against this one.
+        true => Witness { endpoint: endpoint.name.to_string(), ..Witness::default() },
+        false => of_one(endpoint, ours),
+    })
+    .collect()
 }
 
 fn of_one(endpoint: &Endpoint, ours: &BTreeMap<u64, B256>) -> Witness {
@@ -200,7 +213,6 @@ async fn ask(endpoint: &Endpoint, head: BlockRef, numbers: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landfall_core::Gas;
 
     fn hash(number: u64, fork: u8) -> B256 {
         let mut bytes = [fork; 32];

@@ -93,6 +93,26 @@ impl Pooled {
     }
 }
 
+/// One endpoint's word on which block has a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownBlock {
+    /// Its place in the configuration, and its URL without credentials.
+    pub place: usize,
+    pub endpoint: String,
+    pub word: BlockWord,
+    /// The newest head is one that this endpoint has shown.
+    pub gave_head: bool,
+}
+
+/// The block that an endpoint shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockWord {
+    Is(B256),
+    /// It says that it has none.
+    Lacks,
+    NoAnswer,
+}
+
 /// A question that was passed on has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AskError {
@@ -206,6 +226,13 @@ pub trait Chain: Send + Sync {
     /// Is the block part of the chain that ends in this head? One endpoint that has the head says so: another may still show a fork
     /// that was left, with blocks and receipts of its own.
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error>;
+    /// What each endpoint that is up shows as the block with this number; nothing where only one is configured.
+    async fn shown(&self, _number: u64) -> Vec<ShownBlock> {
+        Vec::new()
+    }
+    /// The endpoint at this place does not serve the chain with this block: nothing is asked of it, and nothing sent to it, until it
+    /// shows the block.
+    fn set_aside(&self, _place: usize, _block: &BlockRef) {}
     /// What each endpoint has shown of the chain whose newest blocks are these, by number; nothing where there is only one
     /// endpoint. What they said when they were last asked for their heads is used, and only one that shows something else
     /// is asked for more.
