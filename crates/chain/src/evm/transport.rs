@@ -11,7 +11,7 @@ use alloy_json_rpc::{
 use alloy_primitives::B256;
 use alloy_pubsub::{PubSubConnect, PubSubFrontend, RawSubscription};
 use alloy_transport::TransportError;
-use alloy_transport_ws::WsConnect;
+use alloy_transport_ws::{WebSocketConfig, WsConnect};
 use landfall_core::ports::chain::{NoRoom, Room};
 use reqwest::{StatusCode, Url, header};
 use tokio::sync::Mutex;
@@ -23,6 +23,9 @@ use super::rpc::Failure;
 const MAX_BODY: usize = 256 << 20;
 /// The most that is set aside for an answer because it says that it is so long.
 const EXPECTED_BODY: usize = 16 << 20;
+/// The most that waits to be sent over a WebSocket, several of our largest batches. Every ping of a node is answered by a pong, and one that
+/// sends pings and reads nothing would have pongs pile up without an end: those beyond this are dropped.
+const MAX_UNSENT: usize = 8 << 20;
 /// How often a lost WebSocket is connected again before its requests are given up.
 const WS_RETRIES: u32 = 3;
 const WS_RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -66,8 +69,10 @@ impl Link {
 
     pub(crate) fn ws(url: &Url, connect: Duration) -> Self {
         install_tls();
-        let target =
-            WsConnect::new(url.as_str()).with_max_retries(WS_RETRIES).with_retry_interval(WS_RETRY_INTERVAL);
+        let target = WsConnect::new(url.as_str())
+            .with_config(WebSocketConfig::default().max_write_buffer_size(MAX_UNSENT))
+            .with_max_retries(WS_RETRIES)
+            .with_retry_interval(WS_RETRY_INTERVAL);
         Self::Ws(WsLink { target, limit: connect, front: Mutex::new(None) })
     }
 

@@ -13,6 +13,7 @@ mod second;
 mod secrecy;
 mod sending;
 mod setcode;
+mod sockets;
 mod taker;
 mod waiting;
 mod witness;
