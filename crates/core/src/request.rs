@@ -57,6 +57,21 @@ impl Payload {
         })
     }
 
+    /// About how many bytes it takes in the store, rather too many than too few.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        const ENVELOPE: u64 = 256;
+        const ADDRESS: u64 = 80;
+        const STORAGE_KEY: u64 = 70;
+        const AUTHORIZATION: u64 = 320;
+        let data = 2 * self.data.len() as u64;
+        let keys: usize = self.access_list.iter().map(|item| item.storage_keys.len()).sum();
+        let lists = ADDRESS * self.access_list.len() as u64
+            + STORAGE_KEY * keys as u64
+            + AUTHORIZATION * self.authorization_list.len() as u64;
+        ENVELOPE + data + lists
+    }
+
     /// Both do the same on chain. Gas, fees and announced storage are no part of that: a retry may be dearer.
     #[must_use]
     pub fn does_the_same(&self, other: &Self) -> bool {

@@ -146,6 +146,8 @@ pub struct LaneSettings {
     pub max_signed_ahead: u64,
     /// How many transactions may wait for a slot; more are not taken in.
     pub max_waiting: u64,
+    /// How many bytes the requests of waiting transactions may have, as they are stored; more are not taken in.
+    pub max_waiting_bytes: u64,
     /// As `max_in_flight`, for an account whose code is a delegation (EIP-7702, E24).
     pub delegated_in_flight: u64,
     /// The chain keeps no slot whose predecessor is missing: one is sent only when every lower one was taken.
@@ -227,6 +229,7 @@ impl Default for LaneSettings {
             allocation: Allocation::Dispatch,
             max_signed_ahead: 1_000,
             max_waiting: 1_000_000,
+            max_waiting_bytes: 1 << 30,
             delegated_in_flight: 1,
             gapless: false,
             first_alone: false,

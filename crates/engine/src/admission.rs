@@ -36,6 +36,16 @@ impl Submission {
         fingerprint(&self.lane, &self.payload, &options)
             .map_err(|error| Refused::Unwritable(error.to_string()))
     }
+
+    /// About how many bytes it takes in the store, rather too many than too few.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        // Who asks, fingerprint, times, and options that have no length.
+        const REST: u64 = 640;
+        // Quotes in a text are stored with a backslash.
+        let text = |text: Option<&str>| 2 * text.map_or(0, str::len) as u64;
+        let texts = text(self.options.metadata.as_deref()) + text(self.request_id.as_ref().map(RequestId::as_str));
+        REST + texts + self.payload.stored_bytes()
+    }
 }
 
 /// Why a submission is not taken in. Nothing was stored.
@@ -82,6 +92,11 @@ pub enum Refused {
          the same id. Nothing was stored"
     )]
     LaneIsFull { lane: LaneId, waiting: u64, most: u64 },
+    #[error(
+        "the transactions of lane {lane} that wait have {waiting} bytes, and chain.max_waiting_bytes is {most}; look why they wait, and \
+         hand it in again later, under the same id. Nothing was stored"
+    )]
+    LaneIsHeavy { lane: LaneId, waiting: u64, most: u64 },
     #[error(
         "{open} such commands about transaction {tx} wait to be applied, as many as may; ask again later. Nothing was stored"
     )]

@@ -25,6 +25,7 @@ use crate::crowd;
 use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
+use crate::queues::Full;
 use crate::retention;
 use crate::steer::{self, Wish};
 use crate::supervisor::{self, Shared};
@@ -462,17 +463,24 @@ impl Handle {
         {
             return Err(Refused::UnknownPredecessor(after.tx).into());
         }
-        self.check_room(submission.lane).await
+        self.check_room(submission).await
     }
 
     /// A lane has room for one more that waits.
-    async fn check_room(&self, lane: LaneId) -> Result<(), SubmitError> {
+    async fn check_room(&self, submission: &Submission) -> Result<(), SubmitError> {
+        let lane = submission.lane;
         let Some(chain) = self.shared.parts.chains.get(&lane.chain) else { return Ok(()) };
-        let most = chain.settings.max_waiting;
-        if let Some(waiting) = self.shared.queues.is_full(self.store(), lane, most).await? {
-            return Err(Refused::LaneIsFull { lane, waiting, most }.into());
-        }
-        Ok(())
+        let (settings, bytes) = (&chain.settings, submission.stored_bytes());
+        let full = self.shared.queues.is_full(self.store(), lane, bytes, settings).await?;
+        Err(match full {
+            None => return Ok(()),
+            Some(Full::Transactions(waiting)) => {
+                Refused::LaneIsFull { lane, waiting, most: settings.max_waiting }.into()
+            }
+            Some(Full::Bytes(waiting)) => {
+                Refused::LaneIsHeavy { lane, waiting, most: settings.max_waiting_bytes }.into()
+            }
+        })
     }
 
     async fn admitted(

@@ -6,6 +6,7 @@ mod clock;
 mod commands;
 mod sessions;
 mod up;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -200,6 +201,8 @@ struct Handled {
     /// While it is set, the queue cannot be read; and how often it was tried.
     unreadable: Arc<AtomicBool>,
     asked_for_queue: Arc<AtomicU64>,
+    /// How often the bytes of the queue were asked for.
+    measured: Arc<AtomicU64>,
     /// What this node told others, and when another tells of the lane.
     announced: Arc<Mutex<Vec<LaneId>>>,
     hint: Arc<Notify>,
@@ -217,6 +220,7 @@ impl Handled {
             gone: Arc::default(),
             unreadable: Arc::default(),
             asked_for_queue: Arc::default(),
+            measured: Arc::default(),
             announced: Arc::default(),
             hint: Arc::default(),
             begun: Arc::default(),
@@ -321,6 +325,11 @@ impl Reads for Handled {
             }
         }
         self.memory.load_lane(lane).await
+    }
+
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        self.measured.fetch_add(1, Ordering::SeqCst);
+        self.memory.waiting_bytes(lane).await
     }
 
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error> {

@@ -362,7 +362,7 @@ impl From<Refused> for Problem {
                 let problem = Self::new(Code::TooManyCommands, refused.to_string());
                 return Self { retry_after: Some(1), ..problem };
             }
-            Refused::LaneIsFull { .. } => {
+            Refused::LaneIsFull { .. } | Refused::LaneIsHeavy { .. } => {
                 let problem = Self::new(Code::TooManyWaiting, refused.to_string());
                 return Self { retry_after: Some(1), ..problem };
             }

@@ -536,6 +536,11 @@ impl Reads for SimStore {
         read
     }
 
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        self.reach("measure what waits").await?;
+        self.memory.waiting_bytes(lane).await
+    }
+
     async fn open_commands(
         &self,
         lane: LaneId,

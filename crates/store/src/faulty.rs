@@ -161,6 +161,10 @@ impl Reads for Faulty {
         self.store.waiting(lane, limit).await
     }
 
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        self.store.waiting_bytes(lane).await
+    }
+
     async fn open_commands(
         &self,
         lane: LaneId,

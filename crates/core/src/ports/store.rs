@@ -559,6 +559,8 @@ pub trait Reads: Send + Sync {
     async fn load_lane(&self, lane: LaneId) -> Result<LaneRecord, Error>;
     /// The oldest waiting transactions of a lane, found by state.
     async fn waiting(&self, lane: LaneId, limit: u32) -> Result<Vec<Transaction>, Error>;
+    /// The bytes of the requests that wait in a lane, as they are stored. It looks at every one of them.
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error>;
     /// Commands of a lane that were not applied yet, oldest first, without those that were taken: commands that wait must not hide
     /// those behind them.
     async fn open_commands(

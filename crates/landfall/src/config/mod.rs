@@ -129,6 +129,8 @@ pub(crate) struct Chain {
     pub(crate) max_signed_ahead: u64,
     #[serde(default = "default::max_waiting")]
     pub(crate) max_waiting: u64,
+    #[serde(default = "default::max_waiting_bytes")]
+    pub(crate) max_waiting_bytes: u64,
     #[serde(default = "default::watch_depth")]
     pub(crate) watch_depth: u64,
     #[serde(default = "default::witness_wait_s")]
@@ -161,6 +163,9 @@ mod default {
     }
     pub(super) fn max_waiting() -> u64 {
         1_000_000
+    }
+    pub(super) fn max_waiting_bytes() -> u64 {
+        1 << 30
     }
     pub(super) fn watch_depth() -> u64 {
         64
@@ -331,6 +336,8 @@ fn check_urls(chain: u64, key: &str, urls: &[String]) -> Result<()> {
 
 /// The most slots of a lane that may be bound at once.
 const MOST_SLOTS: u64 = 100_000;
+/// More than the largest transaction takes in the store.
+const LARGEST_WAITING: u64 = 1 << 20;
 
 impl Chain {
     /// A chain with the defaults of its id.
@@ -350,6 +357,7 @@ impl Chain {
             checks: false,
             max_signed_ahead: default::max_signed_ahead(),
             max_waiting: default::max_waiting(),
+            max_waiting_bytes: default::max_waiting_bytes(),
             watch_depth: default::watch_depth(),
             witness_wait_s: default::witness_wait_s(),
             approve_above_wei: None,
@@ -369,6 +377,11 @@ impl Chain {
         }
         if self.max_waiting == 0 {
             bail!("chain {id}: max_waiting must be at least 1, or nothing would be taken in");
+        }
+        if self.max_waiting_bytes < LARGEST_WAITING {
+            bail!(
+                "chain {id}: max_waiting_bytes must be at least {LARGEST_WAITING}, or the largest transaction would never be taken in"
+            );
         }
         if spec.max_in_flight > MOST_SLOTS || self.max_signed_ahead > MOST_SLOTS {
             bail!(
@@ -439,6 +452,7 @@ impl Chain {
             checks: self.checks,
             max_signed_ahead: self.max_signed_ahead,
             max_waiting: self.max_waiting,
+            max_waiting_bytes: self.max_waiting_bytes,
             watch_depth: self.watch_depth,
             witness_wait: (self.witness_wait_s > 0).then(|| Duration::from_secs(self.witness_wait_s)),
             approve_above: self.approve_above_wei,

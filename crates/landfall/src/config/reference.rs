@@ -351,6 +351,11 @@ pub(crate) const KEYS: &[Key] = &[
         "How many transactions of a signer may wait for their nonces; more are refused (429 `too_many_waiting`) until some are sent.",
     ),
     key(
+        "chain.max_waiting_bytes",
+        "1073741824",
+        "How many bytes those that wait may have in the store, where data takes two for each; more are refused (429 `too_many_waiting`).",
+    ),
+    key(
         "chain.reset_above_returned",
         "64",
         "More free nonces than this (given back without signed bytes) make a lane reset itself.",

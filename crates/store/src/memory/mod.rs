@@ -209,6 +209,11 @@ impl Reads for Memory {
         Ok(self.space(|space| reads::waiting(space, lane, limit)))
     }
 
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        let failed = |error: serde_json::Error| Error::Failed { doing: "measure what waits", text: error.to_string() };
+        self.space(|space| reads::waiting_bytes(space, lane)).map_err(failed)
+    }
+
     async fn open_commands(
         &self,
         lane: LaneId,

@@ -306,6 +306,15 @@ impl Reads for Postgres {
         ))
     }
 
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        run!(self, "measure what waits", |db, inner| reads::lanes::waiting_bytes(
+            db,
+            inner.namespace,
+            &inner.numbers,
+            lane
+        ))
+    }
+
     async fn command(&self, id: CommandId) -> Result<Option<Command>, Error> {
         run!(self, "read a command", |db, inner| reads::lanes::command(db, inner.namespace, id))
     }

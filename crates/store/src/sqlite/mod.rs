@@ -239,6 +239,11 @@ impl Reads for Sqlite {
         self.inner.readers.read("read what waits", look).await
     }
 
+    async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
+        let look = move |look: &readers::Look<'_>| reads::lanes::waiting_bytes(look, lane);
+        self.inner.readers.read("measure what waits", look).await
+    }
+
     async fn open_commands(
         &self,
         lane: LaneId,

@@ -125,6 +125,20 @@ pub(in crate::postgres) async fn waiting(
     all(db, &sql, &[id, &i64::from(limit)], rows::tx).await
 }
 
+/// The bytes of the requests that wait in a lane. Their lengths are told without reading them.
+pub(in crate::postgres) async fn waiting_bytes(
+    db: &ClientWrapper,
+    namespace: i64,
+    numbers: &LaneNumbers,
+    lane: LaneId,
+) -> Result<u64, Fault> {
+    let ids = numbers.find(db, namespace, [lane]).await?;
+    let Some(id) = ids.get(&lane) else { return Ok(0) };
+    let sql = "SELECT coalesce(sum(octet_length(request)), 0)::bigint FROM tx WHERE lane = $1 AND phase = 0";
+    let sums = all(db, sql, &[id], |row| Ok(number(row.try_get(0)?))).await?;
+    Ok(sums.into_iter().sum())
+}
+
 /// The commands of a lane that were not applied yet and not taken, oldest first.
 pub(in crate::postgres) async fn open_commands(
     db: &ClientWrapper,

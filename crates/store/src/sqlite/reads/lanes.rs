@@ -100,6 +100,13 @@ pub(in crate::sqlite) fn waiting(
     all(look.db, &sql, params![key.lane, limit], rows::tx)
 }
 
+/// The bytes of the requests that wait in a lane. Their lengths are told without reading them.
+pub(in crate::sqlite) fn waiting_bytes(look: &Look<'_>, lane: LaneId) -> Result<u64, Fault> {
+    let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(0) };
+    let sql = "SELECT coalesce(sum(octet_length(request)), 0) FROM tx INDEXED BY tx_waiting WHERE lane = ?1 AND phase = 0";
+    Ok(look.db.prepare_cached(sql)?.query_row([key.lane], |row| row.get(0).map(number))?)
+}
+
 /// The commands of a lane that were not applied yet and not taken, oldest first. Of those that were, nothing but the id is read.
 pub(in crate::sqlite) fn open_commands(
     look: &Look<'_>,

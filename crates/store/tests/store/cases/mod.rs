@@ -105,6 +105,7 @@ suite! {
         slots_are_closed_in_any_order,
         a_slot_that_is_filled_again_is_open_and_its_first_life_stays_history,
         waiting_is_found_by_state_oldest_first_up_to_the_limit,
+        what_waits_is_measured_as_it_is_stored_and_what_does_not_wait_is_not,
         a_requeued_transaction_waits_in_its_old_place,
         a_reserved_slot_without_bytes_is_bound,
         a_lane_has_work_until_everything_in_it_ended,

@@ -137,6 +137,31 @@ pub(crate) async fn waiting_is_found_by_state_oldest_first_up_to_the_limit(world
     assert!(store.waiting(lane(1), 0).await.unwrap().is_empty());
 }
 
+pub(crate) async fn what_waits_is_measured_as_it_is_stored_and_what_does_not_wait_is_not(world: World) {
+    let store = world.store();
+    assert_eq!(store.waiting_bytes(lane(1)).await.unwrap(), 0, "of a lane that nobody knows");
+    let sized = |lane: LaneId, n: u64, bytes: usize| {
+        let mut new = request(lane, n);
+        // Letters beyond ASCII: bytes are meant, not characters.
+        new.request.options.metadata = Some("\"ä\"".to_owned());
+        new.request.payload.data = vec![0xab; bytes].into();
+        let length = serde_json::to_string(&new.request).unwrap().len() as u64;
+        (new, length)
+    };
+    let (first, first_length) = sized(lane(1), 1, 10);
+    let (second, second_length) = sized(lane(1), 2, 100_000);
+    let (others, others_length) = sized(lane(2), 3, 50_000);
+    for new in [first, second, others] {
+        admit_new(store, new).await;
+    }
+    assert!(second_length > 200_000);
+    assert_eq!(store.waiting_bytes(lane(1)).await.unwrap(), first_length + second_length);
+    assert_eq!(store.waiting_bytes(lane(2)).await.unwrap(), others_length);
+    let token = own(store, lane(1)).await;
+    commit(store, bind(lane(1), token, 0, 2, 0)).await.unwrap();
+    assert_eq!(store.waiting_bytes(lane(1)).await.unwrap(), first_length, "what has a slot waits no more");
+}
+
 pub(crate) async fn a_requeued_transaction_waits_in_its_old_place(world: World) {
     let store = world.store();
     for n in 1..=3 {
