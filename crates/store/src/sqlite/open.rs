@@ -209,6 +209,10 @@ pub(super) fn resolve(file: &Path) -> Result<PathBuf, OpenError> {
     if let Ok(real) = file.canonicalize() {
         return Ok(real);
     }
+    // It would be made where the link leads, which whoever may write the folder has chosen.
+    if file.is_symlink() {
+        return Err(OpenError::NotOurs { file: file.to_owned(), detail: "it is a link that leads nowhere" });
+    }
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -253,18 +257,27 @@ fn owners() -> OpenOptions {
     options
 }
 
-/// The file that is locked beside the database. Only one that was made here is given away: another may be a link.
+/// How often a file that somebody takes away between two looks at it is looked for again.
+const LOOKS: usize = 10;
+
+/// The file that is locked beside the database. Whoever may write the folder can put a link there, and root follows it to wherever it
+/// leads: a link is refused, and only what was made here is given away.
 fn lock_file(name: &Path, database: &Path) -> io::Result<File> {
-    match owners().create_new(true).write(true).open(name) {
-        Ok(made) => {
-            private::give_to_owner_of(database, &made);
-            Ok(made)
+    for _ in 0..LOOKS {
+        match owners().create_new(true).write(true).open(name) {
+            Ok(made) => {
+                private::give_to_owner_of(database, &made);
+                return Ok(made);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            owners().truncate(false).write(true).open(name)
+        match private::open_unlinked(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
         }
-        Err(error) => Err(error),
     }
+    Err(io::Error::other(format!("{} comes and goes", name.display())))
 }
 
 fn locked(file: &Path, opened: io::Result<File>) -> Result<File, OpenError> {

@@ -93,6 +93,27 @@ impl Found {
 #[cfg(not(unix))]
 pub(super) fn tighten(_file: &Path) {}
 
+/// A file that is there, opened to be locked. A link in its place leads nowhere, and what would keep whoever opens it waiting does not.
+#[cfg(unix)]
+pub(super) fn open_unlinked(name: &Path) -> std::io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let shown = name.display();
+    match rustix::fs::open(name, flags, Mode::empty()).map(File::from) {
+        Ok(opened) if opened.metadata()?.is_file() => Ok(opened),
+        Ok(_) => Err(std::io::Error::other(format!("{shown} is no file"))),
+        Err(_) if name.is_symlink() => {
+            Err(std::io::Error::other(format!("{shown} is a link, and none is followed here: remove it")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn open_unlinked(name: &Path) -> std::io::Result<File> {
+    File::options().write(true).open(name)
+}
+
 /// Gives a file that root's command made beside the database to the database's owner, as SQLite does with its log: the service that runs as
 /// that user could not start otherwise.
 #[cfg(unix)]
@@ -195,6 +216,43 @@ mod tests {
         let found = owners(folder.path());
         assert!(found.iter().any(|(name, ..)| name == "a.db.mark"), "{found:?}");
         assert!(found.iter().all(|(_, user, group)| (*user, *group) == (nobody, nobody)), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_link_in_the_place_of_the_lock_is_refused_and_nothing_is_made_where_it_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, elsewhere) = (folder.path().join("a.db"), folder.path().join("elsewhere"));
+        let url = format!("sqlite://{}", file.display());
+        let namespace = Namespace("default".to_owned());
+        let refused = || Sqlite::open(&url, &namespace, &Options::default()).map(|_| ()).unwrap_err().to_string();
+        let lock = mark::named(&file, ".lock");
+        std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
+        let said = refused();
+        assert!(said.contains("a.db.lock is a link") && said.contains("remove it"), "{said}");
+        assert!(!elsewhere.exists() && !file.exists(), "it leads nowhere, and nothing is made");
+        // One that leads somewhere is no better.
+        std::fs::write(&elsewhere, "of somebody else's").unwrap();
+        assert!(refused().contains("a.db.lock is a link"));
+        // Nor does anything else in its place keep anybody waiting.
+        std::fs::remove_file(&lock).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&lock).status().unwrap();
+        assert!(made.success());
+        let said = refused();
+        assert!(said.contains("a.db"), "{said}");
+        std::fs::remove_file(&lock).unwrap();
+        opened(&url, &namespace).await;
+    }
+
+    #[tokio::test]
+    async fn a_database_is_not_made_where_a_link_that_leads_nowhere_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, elsewhere) = (folder.path().join("a.db"), folder.path().join("elsewhere"));
+        std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+        let url = format!("sqlite://{}", file.display());
+        let opened = Sqlite::open(&url, &Namespace("default".to_owned()), &Options::default());
+        let said = opened.map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains("link that leads nowhere"), "{said}");
+        assert!(!elsewhere.exists());
     }
 
     #[tokio::test]
