@@ -180,7 +180,14 @@ impl Server {
             );
         }
         let chains = Arc::new(handle.clone());
-        let keeper = Arc::new(Keeper::new(chains, records.clone(), audit.clone(), metrics.clone(), rpc.raw));
+        let keeper = Arc::new(Keeper::new(
+            chains,
+            records.clone(),
+            keyring.clone(),
+            audit.clone(),
+            metrics.clone(),
+            rpc.raw,
+        ));
         let calls_kept = Arc::new(CallsKept::new(handle.clone(), records.clone()));
         let sockets = Arc::new(Sockets::new());
         let app = App {

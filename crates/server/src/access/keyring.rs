@@ -183,6 +183,13 @@ impl Keyring {
         Err(Problem::new(Code::Unauthorized, detail))
     }
 
+    /// A key of the store is known to have been revoked. That goes by no clock.
+    pub(crate) async fn is_revoked(&self, id: &str) -> bool {
+        let revoked =
+            |snapshot: Arc<Snapshot>| snapshot.keys.get(id).is_some_and(|kept| kept.key.revoked_at.is_some());
+        self.looks.snapshot().await.is_ok_and(revoked)
+    }
+
     fn is_good(&self, snapshot: &Snapshot, id: &str) -> bool {
         snapshot.keys.get(id).is_some_and(|kept| kept.key.is_good(self.clock.now()))
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! a row in the audit log ─► a record ─► first send ─► kept ─► sent again and again ─► in a block ─► final: forgotten
 //!                                │           └─ refused: the record is removed, then the caller is told
-//!                                └─ a lower nonce is missing: held back until it comes, for an hour at most, if its sender can pay
+//!                                └─ a lower nonce is missing: held back until it comes, for an hour at most, if its sender can pay,
+//!                                   and as long as the key of whoever gave it is not revoked
 //! ```
 //!
 //! One whose nonce another transaction took is forgotten when that is final. What a node says of the first send is the
@@ -42,7 +43,7 @@ use super::errand::Errands;
 use super::error::{INVALID_INPUT, RpcError, UNAVAILABLE};
 use super::first_send::{can_pay, count, gap, verdict};
 use super::quota::{self, Claim, RawQuota};
-use crate::access::{Audit, Caller, Wrote};
+use crate::access::{Audit, Caller, Keyring, Wrote};
 use crate::metrics::Metrics;
 
 /// A nonce may be this far above the account's count.
@@ -99,6 +100,7 @@ impl Giver {
 pub(crate) struct Keeper {
     chains: Arc<dyn Chains>,
     records: Arc<dyn Records>,
+    keyring: Arc<Keyring>,
     audit: Audit,
     metrics: Arc<Metrics>,
     all: Mutex<All>,
@@ -128,6 +130,7 @@ impl Keeper {
     pub(crate) fn new(
         chains: Arc<dyn Chains>,
         records: Arc<dyn Records>,
+        keyring: Arc<Keyring>,
         audit: Audit,
         metrics: Arc<Metrics>,
         quota: RawQuota,
@@ -135,6 +138,7 @@ impl Keeper {
         Self {
             chains,
             records,
+            keyring,
             audit,
             metrics,
             all: Mutex::default(),

@@ -95,8 +95,16 @@ impl Keeper {
 
     /// One look at those of a key on a chain.
     async fn look(&self, mine: Mine) -> Whose {
-        let Mine { whose, kept, slots } = mine;
+        let Mine { whose, mut kept, slots } = mine;
         let chain = whose.0;
+        if let Some(key) = &whose.1
+            && kept.iter().any(|(_, kept)| kept.never_sent)
+            && self.keyring.is_revoked(key).await
+        {
+            let (unsent, sent) = kept.into_iter().partition(|(_, kept)| kept.never_sent);
+            kept = sent;
+            self.forget_unsent(chain, unsent).await;
+        }
         let (Some((adapter, finality)), Some(view)) = (self.chains.chain(chain), self.chains.shown(chain))
         else {
             return whose;

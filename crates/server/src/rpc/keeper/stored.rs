@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use landfall_core::ports::records::{RecordKind, RecordQuery, RecordWrite, RecordsWritten};
 use landfall_core::ports::store::Error;
+use landfall_core::{ChainId, TxHash};
 use tokio::time::Instant;
 
 use super::Keeper;
@@ -83,6 +84,43 @@ impl Keeper {
         if let Err(error) = removed.await {
             tracing::warn!(%chain, %hash, %error, "a signed transaction could not be forgotten; it is looked at again");
         }
+    }
+
+    /// Forgets transactions of a revoked key, as long as no node has sent them: what has gone out can be landed by whoever
+    /// saw it, and is not left alone.
+    pub(super) async fn forget_unsent(&self, chain: ChainId, unsent: Vec<(TxHash, Kept)>) {
+        for (hash, Kept { from, slot, .. }) in unsent {
+            let id = (chain, hash);
+            match self.taken_back_unsent(id).await {
+                Ok(true) => {
+                    // A page that was read before must not bring it back.
+                    self.forgotten().insert(id);
+                    self.all().remove(&id);
+                    tracing::info!(
+                        %chain, %hash, %from, nonce = slot.0,
+                        why = "its API key was revoked, and it had not been sent",
+                        "a signed transaction is forgotten"
+                    );
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%chain, %hash, %error, "a signed transaction could not be forgotten; it is looked at again");
+                }
+            }
+        }
+    }
+
+    /// Removes the record of one that nobody has sent; false if another node has changed it, and looks at it again.
+    async fn taken_back_unsent(&self, id: Id) -> Result<bool, Error> {
+        let Some(record) = self.records.record(RecordKind::RawTx, &kept::name(id)).await? else { return Ok(true) };
+        if kept::read(&record).is_some_and(|stored| !stored.kept.never_sent) {
+            if let Some(kept) = self.all().get_mut(&id) {
+                (kept.never_sent, kept.held_since) = (false, None);
+            }
+            return Ok(false);
+        }
+        let write = RecordWrite::remove(RecordKind::RawTx, &record);
+        Ok(self.records.write_records(vec![write]).await? == RecordsWritten::Yes)
     }
 
     /// Reads what the store has, kept by an earlier run or by another node, and drops what it has no more.

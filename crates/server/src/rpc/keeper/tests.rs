@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use alloy_primitives::{Address, B256, U256};
 use landfall_core::outcome::SendOutcome;
 use landfall_core::ports::audit::{AuditLog, Page};
-use landfall_core::ports::clock::Clock;
+use landfall_core::ports::clock::{Clock, Random};
 use landfall_core::ports::records::{RecordKind, RecordWrite};
 use landfall_core::{Gas, Millis, Wei};
 use landfall_store::Memory;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::node::{BASE_FEE, CHAIN, Nodes, Seen, Slow, stored};
 use super::*;
-use crate::access::Role;
+use crate::access::{NewKey, Policy, Role};
 
 struct Still;
 
@@ -27,6 +27,18 @@ impl Clock for Still {
 
 fn memory() -> Memory {
     Memory::new(Arc::new(Still))
+}
+
+struct Fixed;
+
+impl Random for Fixed {
+    fn bits(&self) -> u128 {
+        7
+    }
+}
+
+fn keyring(records: Arc<dyn Records>) -> Arc<Keyring> {
+    Arc::new(Keyring::new(records, Arc::new(Still), Arc::new(Fixed), Policy::default()))
 }
 
 /// One node of an installation.
@@ -49,7 +61,8 @@ async fn idle_node(records: Arc<dyn Records>, nodes: &Arc<Nodes>) -> Here {
     let audit = Audit::start(Arc::new(log.clone()), Arc::new(log.clone()), Arc::new(Still), "one");
     let chains = Arc::new(Seen(nodes.clone()));
     let metrics = Arc::new(Metrics::new("one", []).unwrap());
-    let keeper = Keeper::new(chains, records, audit.await.unwrap(), metrics, RawQuota::default());
+    let keyring = keyring(records.clone());
+    let keeper = Keeper::new(chains, records, keyring, audit.await.unwrap(), metrics, RawQuota::default());
     Here { keeper: Arc::new(keeper), nodes: nodes.clone(), log }
 }
 
@@ -355,6 +368,44 @@ async fn bytes_that_were_sent_above_anothers_are_kept_by_every_node_and_after_a_
     seconds(2 * 3_600).await;
     assert!(one.keeps(given.0.hash) && other.keeps(given.0.hash));
     assert!(nodes.sent(given.0.hash) > 10, "it is sent again and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_forgotten_with_its_key_and_what_has_gone_out_is_not() {
+    let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
+    let ring = keyring(store.clone());
+    let new = |name: &str| NewKey {
+        name: name.to_owned(),
+        role: Role::Submitter,
+        signers: None,
+        chains: None,
+        rate_per_s: None,
+        expires_at: None,
+    };
+    let made = ring.make(new("lost"), None).await.unwrap();
+    let key: &'static str = made.id.leak();
+    let (one, other) = (node(store.clone(), &nodes).await, node(store.clone(), &nodes).await);
+    seconds(2).await;
+    let (out, held, lower) = (tx(1, 0, 1), tx(2, 1, 2), tx(2, 0, 3));
+    one.send(key, out.clone()).await.unwrap();
+    one.send(key, held.clone()).await.unwrap();
+    let others = tx(3, 1, 4);
+    one.send("another", others.clone()).await.unwrap();
+    // The other node reads what there is, too.
+    seconds(70).await;
+    assert!(one.keeps(held.0.hash) && other.keeps(held.0.hash) && nodes.sent(held.0.hash) == 0);
+    ring.revoke(key, None).await.unwrap();
+    let sent = nodes.sent(out.0.hash);
+    seconds(90).await;
+    assert!(!one.keeps(held.0.hash) && !other.keeps(held.0.hash), "nothing of a revoked key goes out any more");
+    assert!(one.keeps(out.0.hash) && nodes.sent(out.0.hash) > sent, "anybody can land it, so its end is followed");
+    assert!(one.keeps(others.0.hash), "another key's is held back as before");
+    one.send("another", lower).await.unwrap();
+    seconds(90).await;
+    assert_eq!(nodes.sent(held.0.hash), 0, "not when the gap is closed either");
+    let next = node(store.clone(), &nodes).await;
+    seconds(5).await;
+    assert!(!next.keeps(held.0.hash) && next.keeps(out.0.hash), "nor after the next start");
 }
 
 #[tokio::test(start_paused = true)]
