@@ -3,7 +3,10 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
+use crate::subscriptions::Socket;
 use crate::support::{
     Api, CHAIN_ID, Chain, RECEIVER, Server, Settings, program, run, secret_file, signer, submission, text,
     transfer, transfer_as, until,
@@ -134,6 +137,21 @@ async fn a_key_for_a_chain_is_for_no_other_and_its_list_shows_it() {
     admin.post("/api/v1/api-keys", &operator).await.expect_problem(400, "bad_value");
 }
 
+/// A WebSocket of this key; or the status and the words with which none was opened.
+async fn socket(api: &Api) -> Result<Socket, (u16, String)> {
+    let url = format!("{}/rpc/{CHAIN_ID}", api.url().replace("http", "ws"));
+    let mut request = url.into_client_request().unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {}", api.key()).parse().unwrap());
+    match tokio_tungstenite::connect_async(request).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(Error::Http(answer)) => {
+            let body = answer.body().as_deref().unwrap_or_default();
+            Err((answer.status().as_u16(), String::from_utf8_lossy(body).into_owned()))
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[tokio::test]
 async fn one_key_cannot_take_the_places_of_all_who_listen() {
     let chain = Chain::without_mining().await;
@@ -153,6 +171,14 @@ async fn one_key_cannot_take_the_places_of_all_who_listen() {
     assert!(refused.headers().contains_key("retry-after"));
     assert!(refused.text().await.unwrap().contains("quota_reached"));
     assert_eq!(listen(&other).await.status(), 200, "others have their own");
+    // So it is with WebSockets.
+    let held_socket = socket(&greedy).await.expect("a key has one");
+    let (status, said) = socket(&greedy).await.expect_err("and no second");
+    assert!(status == 429 && said.contains("quota_reached"), "{status} {said}");
+    assert!(said.contains("access.max_sockets_per_key"), "{said}");
+    assert!(socket(&other).await.is_ok(), "others have their own");
+    drop(held_socket);
+    until("its place is free again", async || socket(&greedy).await.ok()).await;
     drop(held);
     until("the places are free again", async || (listen(&greedy).await.status() == 200).then_some(())).await;
 }

@@ -7,6 +7,7 @@
 
 mod doors;
 mod grpc;
+mod nodes;
 mod site;
 
 use landfall_server::Role;
@@ -14,12 +15,14 @@ use reqwest::Method;
 use serde_json::json;
 use tonic::transport::Endpoint;
 
-use self::doors::{Call, Caller, Door, Said, is_public};
+use self::doors::{Call, Caller, Door, Said, is_of_nodes, is_public};
 use self::site::{Named, Reach, Site};
 use crate::support::text;
 
 const ADMIN_KEY: &str = "an-administrators-key-that-is-long-enough";
 const ROLES: [&str; 5] = ["viewer", "approver", "submitter", "operator", "admin"];
+/// The ways in for JSON-RPC.
+const OF_RPC: [Door; 3] = [Door::Rpc, Door::Batch, Door::Socket];
 
 /// Whether a key of one role may do what needs the other.
 fn covers(role: &str, least: &str) -> bool {
@@ -71,13 +74,12 @@ fn calls() -> Vec<Call> {
         if door == Door::Grpc {
             assert_eq!(least, Some(least_of_grpc(path)), "{path}");
         }
-        all.push(Call { door, method: method.clone(), name: path, least });
+        all.push(Call { door, method: method.clone(), name: path, least, params: None });
     }
     for (method, least) in landfall_server::RPC_METHODS {
         assert_eq!(least.name(), least_of_rpc(method), "{method}");
-        for door in [Door::Rpc, Door::Socket] {
-            all.push(Call { door, method: Method::POST, name: method, least: Some(least.name()) });
-        }
+        let least = Some(least.name());
+        all.extend(OF_RPC.map(|door| Call { door, method: Method::POST, name: method, least, params: None }));
     }
     all
 }
@@ -97,12 +99,13 @@ enum Cell {
 
 fn cell(holder: &site::Holder, call: &Call, is_own: bool) -> Cell {
     let Some(least) = call.least else { return Cell::Open };
-    if holder.reach == Reach::Nothing {
-        return Cell::Refused(401);
+    match holder.reach {
+        Reach::Nothing => return Cell::Refused(401),
+        Reach::Spent => return Cell::Refused(429),
+        Reach::All | Reach::OwnSigner | Reach::OtherChain => {}
     }
     // A WebSocket of another chain is not opened at all.
-    let of_chain = matches!(call.door, Door::Rpc | Door::Socket);
-    if holder.reach == Reach::OtherChain && of_chain {
+    if holder.reach == Reach::OtherChain && OF_RPC.contains(&call.door) {
         return Cell::Hidden;
     }
     if !covers(holder.role, least) {
@@ -113,7 +116,7 @@ fn cell(holder: &site::Holder, call: &Call, is_own: bool) -> Cell {
         Reach::OwnSigner | Reach::OtherChain if call.name == "/metrics" => Cell::Refused(403),
         Reach::OwnSigner if is_own => Cell::Passes,
         Reach::OwnSigner | Reach::OtherChain => Cell::Hidden,
-        Reach::All | Reach::Nothing => Cell::Passes,
+        Reach::All | Reach::Spent | Reach::Nothing => Cell::Passes,
     }
 }
 
@@ -127,7 +130,15 @@ async fn is_kept_from(site: &Site, caller: &mut Caller<'_>, call: &Call, cell: C
     if caller.holder.reach != Reach::All && named.tx == site.other.tx && !names_it(call) {
         site.free(&what, &said.text);
     }
-    if cell == Cell::Open || (cell == Cell::Hidden && is_public(call)) {
+    // When it may ask again is told in seconds, which go by.
+    if matches!(cell, Cell::Open | Cell::Refused(429)) {
+        return;
+    }
+    if cell == Cell::Hidden && caller.holder.reach == Reach::OwnSigner && is_public(call) {
+        if is_of_nodes(call) {
+            let params = doors::params(call.name, named);
+            site.is_the_nodes_own(&what, call.name, params, &said.text).await;
+        }
         return;
     }
     let nothing = Named::nothing();
@@ -190,7 +201,7 @@ async fn every_door_opens_to_its_roles_for_their_own_and_to_nobody_else() {
         call.method != Method::GET && (call.name.contains("/lanes/") || call.name.contains("/store/"))
     });
     for calls in [rest, steers] {
-        for holder in &site.holders {
+        for holder in site.holders.iter().filter(|holder| holder.is_good()) {
             let mut caller = Caller::new(&site, holder, channel.clone()).await;
             for call in &calls {
                 if cell(holder, call, true) == Cell::Passes {

@@ -86,6 +86,58 @@ async fn files_with_secrets_that_others_can_read_are_refused_at_the_start() {
 }
 
 #[tokio::test]
+async fn the_server_starts_with_no_secret_out_of_a_file_that_others_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut new = program(folder.path());
+    new.args(["key", "new", "keystore", "--password-env", "SECRET"]).env("SECRET", "correct horse");
+    let made = run(new).await;
+    assert!(made.ok(), "{made:?}");
+    let loose = folder.path().join("loose");
+    let good = folder.path().join("good");
+    secret_file(&good, "correct horse");
+    let by_key = "[[signer]]\nprivate_key_env = \"KEY\"\n";
+    let to_node = "rpc = \"http://127.0.0.1:1\"\n";
+    // What names the file, a section of its own for it, and how chain and signer are configured beside.
+    let cases = [
+        ("signer.private_key_file", "", to_node, "[[signer]]\nprivate_key_file = \"loose\"\n"),
+        ("signer.mnemonic_file", "", to_node, "[[signer]]\nmnemonic_file = \"loose\"\n"),
+        ("signer.keystore", "", to_node, "[[signer]]\nkeystore = \"loose\"\npassword_file = \"good\"\n"),
+        (
+            "signer.password_file",
+            "",
+            to_node,
+            "[[signer]]\nkeystore = \"keystore\"\npassword_file = \"loose\"\n",
+        ),
+        ("access.admin_key_file", "[access]\nadmin_key_file = \"loose\"\n", to_node, by_key),
+        ("webhooks.secret_file", "[webhooks]\nsecret_file = \"loose\"\n", to_node, by_key),
+        ("store.url_file", "[store]\nurl_file = \"loose\"\n", to_node, by_key),
+        ("rpc_file", "", "rpc_file = \"loose\"\n", by_key),
+        ("caller_rpc_file", "", "rpc = \"http://127.0.0.1:1\"\ncaller_rpc_file = \"loose\"\n", by_key),
+    ];
+    for (named, section, endpoint, signer) in cases {
+        let text = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n{section}[[chain]]\nid = {CHAIN_ID}\n{endpoint}{signer}"
+        );
+        std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
+        // The file itself is as it should be.
+        std::fs::copy(
+            if named == "signer.keystore" { folder.path().join("keystore") } else { good.clone() },
+            &loose,
+        )
+        .unwrap();
+        for bits in [0o640, 0o604, 0o622] {
+            loosen(&loose, bits);
+            let refused = serve(folder.path(), &[("KEY", &account(0).key.to_string())]).await;
+            assert!(!refused.ok(), "{named}: {refused:?}");
+            for part in [named, "chmod 600", &format!("{bits:o}")] {
+                assert!(refused.said.contains(part), "{named}, {part}: {}", refused.said);
+            }
+            assert!(!refused.said.contains("correct horse"), "{named}: {}", refused.said);
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_store_and_all_beside_it_are_its_owners_alone() {
     let chain = Chain::without_mining().await;
     let mut server = Server::start(&chain.url(), Settings::default()).await;

@@ -53,7 +53,9 @@ pub(crate) async fn next(socket: &mut Socket) -> Result<Value, (u16, String)> {
 async fn subscriptions_take_the_room_of_their_key_and_nobody_elses() {
     let chain = Chain::without_mining().await;
     let node = Parrot::before(&chain.url()).await;
-    let server = Server::start(&node.url(), guarded("")).await;
+    // Of which one key has a quarter: two of its large answers at once.
+    let room = "[rpc]\nmax_answer_bytes_in_flight = 67108864\n";
+    let server = Server::start(&node.url(), guarded(room)).await;
     let (greedy, other) = (key_of(&server, "viewer").await, key_of(&server, "viewer").await);
     let mut sockets = Vec::new();
     let large = json!({ "bytes": 8 * MEGABYTE, "items": 100 });

@@ -12,8 +12,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use tonic::transport::Channel;
 
 use super::grpc;
-use super::site::{Holder, Named, Site};
-use crate::support::{CHAIN_ID, RECEIVER, http_client};
+use super::site::{Holder, Named, Reach, Site};
+use crate::support::{CHAIN_ID, RECEIVER, http_client, pass};
 
 /// How long events are listened to that must not come.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -23,6 +23,8 @@ pub(super) enum Door {
     Rest,
     Events,
     Rpc,
+    /// A call among others of one message.
+    Batch,
     Socket,
     Grpc,
 }
@@ -36,6 +38,8 @@ pub(super) struct Call {
     pub(super) name: &'static str,
     /// The least role that it needs; none: it is open.
     pub(super) least: Option<&'static str>,
+    /// Of JSON-RPC, where they are not those of what is named.
+    pub(super) params: Option<Value>,
 }
 
 /// An answer, with its status in the words of HTTP.
@@ -70,7 +74,22 @@ impl<'a> Caller<'a> {
         if let Err(status @ (401 | 403)) = socket {
             site.was_sent_away(status, 1);
         }
-        Self { site, holder, socket, channel, next: 0 }
+        let caller = Self { site, holder, socket, channel, next: 0 };
+        if holder.reach == Reach::Spent {
+            caller.spend().await;
+        }
+        caller
+    }
+
+    /// Asks for so much at once that the key may ask for nothing more in the next minute and a half.
+    async fn spend(&self) {
+        // What the socket cost is there again.
+        pass(SILENCE).await;
+        let call = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "method": "eth_chainId", "params": [] });
+        let many: Vec<Value> = (1..=1_000).map(call).collect();
+        let api = self.site.server.api.with_key(&self.holder.key);
+        let answers = api.post(&format!("/rpc/{CHAIN_ID}"), &json!(many)).await.expect(200);
+        assert_eq!(answers.as_array().map(Vec::len), Some(1_000), "{answers}");
     }
 
     /// The answer to a call about the target.
@@ -84,17 +103,25 @@ impl<'a> Caller<'a> {
                 let answer = api.post(&format!("/rpc/{CHAIN_ID}"), &body).await;
                 self.judged(answer.status.into(), &answer.body)
             }
+            Door::Batch => {
+                let other = json!({ "jsonrpc": "2.0", "id": 0, "method": "eth_chainId", "params": [] });
+                let body = json!([self.message(call, named), other]);
+                let api = self.site.server.api.with_key(&self.holder.key);
+                let answer = api.post(&format!("/rpc/{CHAIN_ID}"), &body).await;
+                let of_call = answer.body.as_array().map_or(&answer.body, |answers| &answers[0]);
+                self.judged(answer.status.into(), of_call)
+            }
             Door::Socket => self.over_socket(call, named).await,
             Door::Grpc => {
                 let said = grpc::ask(&self.channel, call.name, &self.holder.key, named).await;
-                self.heard(said)
+                self.heard(said, false)
             }
         }
     }
 
-    /// Counts an answer that sends somebody away.
-    fn heard(&self, said: Said) -> Said {
-        if matches!(said.status, 401 | 403) {
+    /// Counts an answer that sends somebody away. Of reads that come too often nothing is written down.
+    fn heard(&self, said: Said, is_read: bool) -> Said {
+        if matches!(said.status, 401 | 403) || (said.status == 429 && !is_read) {
             self.site.was_sent_away(said.status, 1);
         }
         said
@@ -113,7 +140,8 @@ impl<'a> Caller<'a> {
                 self.site.was_sent_away(403, 1);
             }
         }
-        self.heard(Said { status: answer.status.into(), text: answer.body.to_string() })
+        let said = Said { status: answer.status.into(), text: answer.body.to_string() };
+        self.heard(said, call.method == Method::GET)
     }
 
     /// The stream from the beginning on, until it tells of the target or nothing for a moment.
@@ -127,12 +155,13 @@ impl<'a> Caller<'a> {
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
             }
         }
-        self.heard(Said { status, text })
+        self.heard(Said { status, text }, true)
     }
 
     fn message(&mut self, call: &Call, named: &Named) -> Value {
         self.next += 1;
-        json!({ "jsonrpc": "2.0", "id": self.next, "method": call.name, "params": params(call.name, named) })
+        let params = call.params.clone().unwrap_or_else(|| params(call.name, named));
+        json!({ "jsonrpc": "2.0", "id": self.next, "method": call.name, "params": params })
     }
 
     async fn over_socket(&mut self, call: &Call, named: &Named) -> Said {
@@ -166,10 +195,11 @@ impl<'a> Caller<'a> {
             Some("unauthorized") => 401,
             Some("forbidden") => 403,
             Some("not_found") => 404,
+            Some("rate_limited") => 429,
             _ if answer["error"].is_object() => 400,
             _ => status,
         };
-        self.heard(Said { status, text: text.to_string() })
+        self.heard(Said { status, text: text.to_string() }, false)
     }
 }
 
@@ -204,7 +234,7 @@ fn body(template: &str, named: &Named) -> Value {
 }
 
 /// The parameters of a method about what is named.
-fn params(method: &str, named: &Named) -> Value {
+pub(super) fn params(method: &str, named: &Named) -> Value {
     match method {
         "eth_sendTransaction" | "wallet_sendTransaction" => {
             json!([{ "from": named.signer, "to": RECEIVER, "value": "0x1", "gas": "0x5208" }])
@@ -236,13 +266,11 @@ fn params(method: &str, named: &Named) -> Value {
 
 /// Whether anybody can ask a node the same, so that the answer is nobody's own.
 pub(super) fn is_public(call: &Call) -> bool {
-    let of_chain = [
-        "eth_getTransactionCount",
-        "eth_getTransactionReceipt",
-        "eth_getTransactionByHash",
-        // New blocks are nobody's own; each subscription has a number of its own.
-        "eth_subscribe",
-        "eth_unsubscribe",
-    ];
-    of_chain.contains(&call.name)
+    // New blocks are nobody's own; each subscription has a number of its own.
+    is_of_nodes(call) || ["eth_subscribe", "eth_unsubscribe"].contains(&call.name)
+}
+
+/// Whether a node knows of it what Landfall may know as well.
+pub(super) fn is_of_nodes(call: &Call) -> bool {
+    ["eth_getTransactionCount", "eth_getTransactionReceipt", "eth_getTransactionByHash"].contains(&call.name)
 }

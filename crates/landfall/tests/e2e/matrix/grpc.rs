@@ -40,6 +40,7 @@ fn status_of(code: Code) -> u64 {
         Code::Unauthenticated => 401,
         Code::PermissionDenied => 403,
         Code::NotFound => 404,
+        Code::ResourceExhausted => 429,
         Code::Unimplemented => 405,
         _ => 400,
     }

@@ -1,6 +1,7 @@
 //! A world in which two accounts have things, and keys of every kind that may know of one, of both or of none.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Mutex;
 
 use reqwest::Method;
@@ -8,8 +9,22 @@ use serde_json::{Value, json};
 
 use super::{ADMIN_KEY, ROLES};
 use crate::support::{
-    Api, CHAIN_ID, Chain, Server, Settings, program, run, signer, text, transfer, transfer_as, until,
+    Api, CHAIN_ID, Chain, Parrot, Server, Settings, program, run, signer, text, transfer, transfer_as, until,
 };
+
+/// Methods that each role may have passed on, beside those that every viewer may.
+pub(super) const LISTED: [(&str, &str); 4] = [
+    ("approver", "ots_getBlockDetails"),
+    ("submitter", "trace_block"),
+    ("operator", "debug_traceCall"),
+    ("admin", "txpool_content"),
+];
+const ALLOW: &str = "[rpc]\nrequests_per_s = 0\nallow = { approver = [\"ots_getBlockDetails\"], submitter = [\"trace_block\"], \
+                     operator = [\"debug_trace*\"], admin = [\"txpool_*\"] }\n";
+/// Tables of a store that callers can add rows to. The audit log is not among them: it has a row of each refusal.
+const TABLES: [&str; 7] = ["account", "lane", "tx", "attempt", "journal", "command", "kept"];
+/// The kinds of records that callers can make: keys, webhooks, raw transactions and calls.
+const RECORDS: &str = "record WHERE kind IN (1, 3, 5, 6)";
 
 /// The target of a request: something of an account's, or something that is not there.
 #[derive(Clone)]
@@ -92,6 +107,8 @@ pub(super) enum Reach {
     /// The second account only.
     OwnSigner,
     OtherChain,
+    /// It has asked for as much as it may.
+    Spent,
     /// It opens nothing.
     Nothing,
 }
@@ -104,8 +121,19 @@ pub(super) struct Holder {
     pub(super) reach: Reach,
 }
 
+impl Holder {
+    /// Its key opens something now.
+    pub(super) fn is_good(&self) -> bool {
+        match self.reach {
+            Reach::All | Reach::OwnSigner | Reach::OtherChain => true,
+            Reach::Spent | Reach::Nothing => false,
+        }
+    }
+}
+
 pub(super) struct Site {
-    _chain: Chain,
+    pub(super) chain: Chain,
+    pub(super) node: Parrot,
     pub(super) server: Server,
     pub(super) admin: Api,
     /// Of the second account, which limited keys are for.
@@ -121,9 +149,11 @@ impl Site {
     pub(super) async fn new() -> Self {
         let chain = Chain::without_mining().await;
         // What waits for its block is left alone meanwhile, or its lane would change by itself.
-        let mut settings = Settings { signers: 2, resubmit_after_s: 600, ..Settings::default() };
+        let mut settings =
+            Settings { signers: 2, resubmit_after_s: 600, sections: ALLOW, ..Settings::default() };
         settings.env.push(("LANDFALL_ADMIN_KEY", ADMIN_KEY.to_owned()));
-        let server = Server::start(&chain.url(), settings).await;
+        let node = Parrot::before(&chain.url()).await;
+        let server = Server::start(&node.url(), settings).await;
         let admin = server.api.with_key(ADMIN_KEY);
         let other = Named::of(&admin, 0, "of-first").await;
         let own = Named::of(&admin, 1, "of-second").await;
@@ -132,7 +162,7 @@ impl Site {
         })
         .await;
         let (holders, sent_away) = (holders(&admin).await, Mutex::default());
-        let site = Self { _chain: chain, server, admin, own, other, holders, sent_away };
+        let site = Self { chain, node, server, admin, own, other, holders, sent_away };
         let expired = site.holders.iter().find(|holder| holder.who == "an expired key").unwrap();
         let late = site.admin.with_key(&expired.key);
         until("it has expired", async || {
@@ -166,6 +196,20 @@ impl Site {
             all.push_str(&shown.to_string());
             all.push('\n');
         }
+        all + &self.rows()
+    }
+
+    /// How many rows the store has, also of what nobody is shown.
+    fn rows(&self) -> String {
+        let file = self.server.folder().join("landfall.db");
+        let read_only = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let store = rusqlite::Connection::open_with_flags(file, read_only).unwrap();
+        let mut all = String::new();
+        for table in TABLES.into_iter().chain([RECORDS]) {
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            let rows = store.query_row(&format!("SELECT count(*) FROM {table}"), [], count).unwrap();
+            writeln!(all, "{table}: {rows}").unwrap();
+        }
         all
     }
 
@@ -178,16 +222,27 @@ impl Site {
         }
     }
 
+    /// An answer that is the node's own, which whoever asks the node gets as well.
+    pub(super) async fn is_the_nodes_own(&self, what: &str, method: &str, params: Value, said: &str) {
+        let said: Value = serde_json::from_str(said).unwrap();
+        let of_node = self.chain.call(method, params).await;
+        assert_eq!(said["result"], of_node, "{what}: it is told more than a node tells everybody");
+    }
+
     /// Stops the server, and compares the refusals that it wrote down with those that callers heard.
     pub(super) async fn each_refusal_is_on_record(mut self) {
         self.server.terminate();
         assert_eq!(self.server.ended().await.code(), Some(0));
-        let mut list = program(self.server.folder());
-        list.args(["audit", "list", "--config", "landfall.toml", "--limit", "500", "--json"]);
-        let listed: Value = serde_json::from_str(&run(list).await.stdout).unwrap();
-        assert!(listed["nextCursor"].is_null(), "all of it is one page");
+        let mut export = program(self.server.folder());
+        export.args(["audit", "export", "--config", "landfall.toml"]);
+        let exported = run(export).await.stdout;
+        // The first line says what the others are.
+        let rows = exported.lines().skip(1).map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            serde_json::from_str::<Value>(line["entry"].as_str().unwrap()).unwrap()
+        });
         let mut told: BTreeMap<u64, u64> = BTreeMap::new();
-        for row in listed["items"].as_array().unwrap().iter().filter(|row| row["what"] == "refused") {
+        for row in rows.filter(|row| row["what"] == "refused") {
             match row["statuses"].as_object().filter(|sums| !sums.is_empty()) {
                 Some(sums) => {
                     for (status, count) in sums {
@@ -220,6 +275,10 @@ async fn holders(admin: &Api) -> Vec<Holder> {
             let (_, key) = make(json!({ "name": role, "role": role, limit: to })).await;
             all.push(Holder { who: format!("a {role} limited in its {limit}"), key, role, reach });
         }
+    }
+    for role in ROLES {
+        let (_, key) = make(json!({ "name": role, "role": role, "ratePerS": 10 })).await;
+        all.push(Holder { who: format!("a {role} that asks too often"), key, role, reach: Reach::Spent });
     }
     let (id, revoked) = make(json!({ "name": "old", "role": "admin" })).await;
     admin.send(admin.request(Method::DELETE, &format!("/api/v1/api-keys/{id}"))).await.expect(200);

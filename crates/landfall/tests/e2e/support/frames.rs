@@ -1,10 +1,13 @@
 //! HTTP/2 written by hand, for callers that do with it what no library would.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use super::pass;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -116,6 +119,36 @@ pub(crate) async fn pour(address: &str, path: &str, streams: u32, bytes: i64) ->
         }
     }
     pouring.sent
+}
+
+/// Opens so many streams at once and sends a little on each now and then, as far as the first windows go, or until the server ends
+/// it. Gives back how many bytes it could send.
+pub(crate) async fn drip(address: &str, path: &str, streams: u32) -> usize {
+    const DROP: usize = 100;
+    let Some(stream) = greet(address).await else { return 0 };
+    let (mut reads, mut writes) = stream.into_split();
+    for stream in 0..streams {
+        if writes.write_all(&post(2 * stream + 1, address, path)).await.is_err() {
+            return 0;
+        }
+    }
+    let reading = tokio::spawn(async move {
+        let mut answers = [0; 4_096];
+        while reads.read(&mut answers).await.is_ok_and(|read| read > 0) {}
+    });
+    let most = usize::try_from(WINDOW).unwrap() / DROP;
+    let mut sent = 0;
+    for (number, stream) in (0..most).zip((0..streams).cycle()) {
+        if writes.write_all(&frame(DATA, 0, 2 * stream + 1, &[b' '; DROP])).await.is_err() {
+            break;
+        }
+        sent += DROP;
+        if number % 10 == 0 {
+            pass(Duration::from_millis(20)).await;
+        }
+    }
+    reading.abort();
+    sent
 }
 
 struct Pouring {
