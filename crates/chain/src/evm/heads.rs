@@ -279,7 +279,7 @@ impl Heads {
         }
         let giver = lock(&self.newest).map(|seen| seen.endpoint);
         let is_asked = |(place, endpoint): &(usize, &Arc<Endpoint>)| {
-            endpoint.standing() != Standing::Resting && !self.pool.is_elsewhere(*place)
+            endpoint.standing() != Standing::Resting && self.pool.elsewhere(*place).is_none()
         };
         let asking = all.iter().enumerate().filter(is_asked).map(|(place, endpoint)| async move {
             let (asked, gave_head) = (one(endpoint, BlockAt::Number(number)), giver == Some(place));

@@ -159,9 +159,10 @@ impl Pool {
         self.endpoints.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), endpoint))
     }
 
-    /// It has shown another chain: nothing is asked of it. Where no other endpoint's word counts, its does too.
-    pub(crate) fn is_elsewhere(&self, at: usize) -> bool {
-        self.is_aside(at) && self.with_doubt(at, |doubt| doubt.must_show().is_some()) == Some(true)
+    /// The block in whose place an endpoint has shown another one: nothing is asked of it until it shows this one. Where no other
+    /// endpoint's word counts, its does too.
+    pub(crate) fn elsewhere(&self, at: usize) -> Option<BlockRef> {
+        self.with_doubt(at, |doubt| doubt.must_show()).flatten().filter(|_| self.is_aside(at))
     }
 
     /// An endpoint does not serve the chain with this block.
@@ -222,7 +223,7 @@ impl Pool {
             .endpoints
             .iter()
             .enumerate()
-            .filter(|(at, _)| !self.is_elsewhere(*at))
+            .filter(|(at, _)| self.elsewhere(*at).is_none())
             .map(|(_, endpoint)| ((self.is_set_aside(endpoint), endpoint.rank(best)), endpoint))
             .filter(|((_, rank), _)| rank.standing != Standing::Resting)
             .collect();

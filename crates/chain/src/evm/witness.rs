@@ -171,12 +171,27 @@ pub(super) async fn of(pool: &Arc<Pool>, ours: &BTreeMap<u64, B256>) -> Vec<Witn
         tokio::time::timeout(pool.straggler_grace, all).await.ok();
     }
     let each = pool.all().iter().enumerate();
-    each.map(|(place, endpoint)| match pool.is_elsewhere(place) {
-        // On another chain it is no witness against this one.
-        true => Witness { endpoint: endpoint.name.to_string(), ..Witness::default() },
-        false => of_one(endpoint, ours),
+    each.map(|(place, endpoint)| match pool.elsewhere(place) {
+        Some(block) => of_another_chain(endpoint, block),
+        None => of_one(endpoint, ours),
     })
     .collect()
+}
+
+/// An endpoint that shows another block than this one. With another first block it serves another chain, and is as good as none. In the
+/// place of one that was final it may be right: one endpoint's word never counts beside it.
+fn of_another_chain(endpoint: &Endpoint, block: BlockRef) -> Witness {
+    let replaced = (block.number > 0).then_some(block.number);
+    Witness {
+        endpoint: endpoint.name.to_string(),
+        up: replaced.is_some(),
+        head: replaced,
+        agrees: None,
+        differs: replaced,
+        time: None,
+        safe: None,
+        finalized: None,
+    }
 }
 
 fn of_one(endpoint: &Endpoint, ours: &BTreeMap<u64, B256>) -> Witness {
