@@ -63,13 +63,16 @@ impl Payload {
         const ENVELOPE: u64 = 256;
         const ADDRESS: u64 = 80;
         const STORAGE_KEY: u64 = 70;
-        const AUTHORIZATION: u64 = 320;
+        const OWN_AUTHORIZATION: u64 = 112;
+        const SIGNED_AUTHORIZATION: u64 = 320;
         let data = 2 * self.data.len() as u64;
         let keys: usize = self.access_list.iter().map(|item| item.storage_keys.len()).sum();
-        let lists = ADDRESS * self.access_list.len() as u64
-            + STORAGE_KEY * keys as u64
-            + AUTHORIZATION * self.authorization_list.len() as u64;
-        ENVELOPE + data + lists
+        let authorizations = self.authorization_list.iter().map(|item| match item.signed {
+            None => OWN_AUTHORIZATION,
+            Some(_) => SIGNED_AUTHORIZATION,
+        });
+        let access = ADDRESS * self.access_list.len() as u64 + STORAGE_KEY * keys as u64;
+        ENVELOPE + data + access + authorizations.sum::<u64>()
     }
 
     /// Both do the same on chain. Gas, fees and announced storage are no part of that: a retry may be dearer.

@@ -43,7 +43,8 @@ impl Submission {
         const REST: u64 = 640;
         // Quotes in a text are stored with a backslash.
         let text = |text: Option<&str>| 2 * text.map_or(0, str::len) as u64;
-        let texts = text(self.options.metadata.as_deref()) + text(self.request_id.as_ref().map(RequestId::as_str));
+        let texts =
+            text(self.options.metadata.as_deref()) + text(self.request_id.as_ref().map(RequestId::as_str));
         REST + texts + self.payload.stored_bytes()
     }
 }

@@ -57,7 +57,10 @@ impl Queues {
     ) -> Result<Option<Full>, Error> {
         let (ask_number, ask_bytes) = self.of(lane, |queue| {
             // Of several at once only one asks.
-            (queue.transactions.must_ask(1, most.max_waiting), queue.bytes.must_ask(bytes, most.max_waiting_bytes))
+            (
+                queue.transactions.must_ask(1, most.max_waiting),
+                queue.bytes.must_ask(bytes, most.max_waiting_bytes),
+            )
         });
         if let Some(before) = ask_number {
             let waiting = store.lane(lane).await?.map_or(0, |summary| summary.waiting);

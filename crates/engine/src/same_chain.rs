@@ -39,8 +39,7 @@ pub(crate) fn disagreement(shown: &[ShownBlock]) -> Option<String> {
     if said.iter().all(|(hash, _)| *hash == first) {
         return None;
     }
-    let words: Vec<String> =
-        said.iter().map(|(hash, endpoint)| format!("{endpoint} shows {hash}")).collect();
+    let words: Vec<String> = said.iter().map(|(hash, endpoint)| format!("{endpoint} shows {hash}")).collect();
     Some(words.join(", "))
 }
 
@@ -70,7 +69,8 @@ mod tests {
             others: others.to_vec(),
             again: again.map(str::to_owned),
         };
-        let replaced = |by: &[&str]| Word::Replaced { by: by.iter().map(|name| (*name).to_owned()).collect() };
+        let replaced =
+            |by: &[&str]| Word::Replaced { by: by.iter().map(|name| (*name).to_owned()).collect() };
         let cases: [(&[BlockWord], usize, Word); 11] = [
             (&[ours, ours], 0, stands(&[], None)),
             (&[other, ours], 1, stands(&[0], None)),

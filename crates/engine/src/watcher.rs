@@ -323,7 +323,8 @@ impl Watcher {
         match self.replaced(settled).await? {
             Some(by) => Ok(self.changed("a block that was final has been replaced", &by)),
             None if is_followed => {
-                let text = format!("the blocks below the head go past block {}, which was final", settled.number);
+                let text =
+                    format!("the blocks below the head go past block {}, which was final", settled.number);
                 Err(self.unreachable("be followed", text))
             }
             None => Ok(ChainStatus::Live),
@@ -354,7 +355,8 @@ impl Watcher {
                     None => Ok(None),
                     Some(endpoint) => {
                         let (number, hash) = (block.number, block.hash);
-                        let text = format!("{endpoint} gave the head, and does not show block {number} ({hash})");
+                        let text =
+                            format!("{endpoint} gave the head, and does not show block {number} ({hash})");
                         Err(self.unreachable("be followed", text))
                     }
                 }

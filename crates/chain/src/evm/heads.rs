@@ -244,12 +244,10 @@ impl Heads {
     /// The most gas that a block can hold: the highest that an endpoint shows which is up. By the word of one that says too little
     /// transactions would be ended for good; one that has not said anything yet may say more.
     fn gas_limit(&self, shown: Gas) -> Gas {
-        let said = self.pool.all().iter().enumerate().map(|(place, endpoint)| {
-            match endpoint.standing() {
-                Standing::Resting => shown,
-                Standing::Ready | Standing::Shaky if self.pool.is_aside(place) => shown,
-                Standing::Ready | Standing::Shaky => endpoint.shown().gas_limit().unwrap_or(Gas(u64::MAX)),
-            }
+        let said = self.pool.all().iter().enumerate().map(|(place, endpoint)| match endpoint.standing() {
+            Standing::Resting => shown,
+            Standing::Ready | Standing::Shaky if self.pool.is_aside(place) => shown,
+            Standing::Ready | Standing::Shaky => endpoint.shown().gas_limit().unwrap_or(Gas(u64::MAX)),
         });
         said.fold(shown, Gas::max)
     }
@@ -313,7 +311,8 @@ impl Heads {
 
     /// Whether an endpoint's head counts. One that was set aside for long enough is looked at again: the block below it must be there.
     async fn counts(&self, index: usize, head: &Block) -> bool {
-        let is_on_trial = |doubt: &mut HeadDoubt| doubt.must_show().is_none() && doubt.is_on_trial(Instant::now());
+        let is_on_trial =
+            |doubt: &mut HeadDoubt| doubt.must_show().is_none() && doubt.is_on_trial(Instant::now());
         if self.pool.with_doubt(index, is_on_trial) == Some(true) {
             let number = head.at.number.checked_sub(1);
             let below = self.search(BlockAt::Hash(head.parent), number);

@@ -520,7 +520,9 @@ mod tests {
         let mut doubt = HeadDoubt::default();
         assert!(doubt.is_elsewhere(block, now) && doubt.is_aside());
         assert!(!doubt.is_elsewhere(block, now), "that is known");
-        assert!(doubt.trouble().is_some_and(|text| text.contains("block 7") && text.contains("another chain")));
+        assert!(
+            doubt.trouble().is_some_and(|text| text.contains("block 7") && text.contains("another chain"))
+        );
         let mut at = now + Duration::from_secs(20);
         for seconds in [40, 80, 160, 300, 300] {
             assert_eq!(doubt.tried_again(at), Some(block));

@@ -1,5 +1,7 @@
 //! Two endpoints that do not show the same, and a chain that took back what it had called final.
 
+use std::time::Duration;
+
 use crate::support::{Chain, Server, Settings, program, run, signer, text, transfer, transfer_as, until};
 
 /// Both begin alike and mine apart: from the first block on each has a chain of its own.
@@ -40,6 +42,54 @@ async fn what_only_one_of_two_endpoints_shows_is_mined_and_not_confirmed_until_t
     let done = server.api.until_state(&id, "confirmed").await;
     assert!(done.get("singleWitness").is_none(), "one endpoint is all there is");
     assert_eq!(one.count(&signer(0)).await, 1);
+}
+
+/// A chain, and another one with the same id whose head is always higher.
+async fn two_origins() -> (Chain, Chain) {
+    let higher = Chain::of_another_origin(Duration::from_millis(200)).await;
+    higher.mine(50).await;
+    (Chain::with_blocks_every(Duration::from_millis(200)).await, higher)
+}
+
+#[tokio::test]
+async fn an_endpoint_of_another_chain_is_named_and_not_used_and_holds_nobody_up() {
+    let (chain, foreign) = two_origins().await;
+    let settings = Settings { chain: "witness_wait_s = 1", ..Settings::default() };
+    let mut server = Server::start(&chain.url(), settings.clone()).await;
+    let before = server.api.submit(&transfer_as("before")).await;
+    server.api.until_state(&before, "confirmed").await;
+
+    let both = format!("{}\", \"{}", foreign.url(), chain.url());
+    server.restart_with(1, &both, &settings).await;
+    let after = server.api.submit(&transfer_as("after")).await;
+    assert_eq!(server.api.until_state(&after, "confirmed").await["nonce"], 1);
+    let health = server.api.get("/health/ready").await.expect(200);
+    let endpoints = &health["chains"][0]["endpoints"];
+    assert!(text(&endpoints[0], "trouble").contains("it serves another chain"), "{health:#}");
+    assert!(endpoints[1]["trouble"].is_null(), "{health:#}");
+    assert_eq!((chain.count(&signer(0)).await, foreign.count(&signer(0)).await), (2, 0));
+    assert_eq!(foreign.pooled().await, 0, "nothing is sent there");
+}
+
+#[tokio::test]
+async fn endpoints_of_different_chains_are_told_apart_before_anything_is_sent() {
+    let (chain, foreign) = two_origins().await;
+    let settings = Settings::default();
+    let both = format!("{}\", \"{}", foreign.url(), chain.url());
+    let mut server = Server::start(&both, settings.clone()).await;
+    let id = server.api.submit(&transfer()).await;
+    until("both are named", async || {
+        let health = server.api.get("/health/ready").await.expect(200);
+        let trouble = health["chains"][0]["trouble"].to_string();
+        let names =
+            [&chain, &foreign].map(|chain| trouble.contains(chain.url().trim_start_matches("http://")));
+        (trouble.contains("the endpoints serve different chains") && names == [true; 2]).then_some(())
+    })
+    .await;
+    assert_eq!(text(&server.api.tx(&id).await, "state"), "accepted");
+    server.restart_with(1, &chain.url(), &settings).await;
+    server.api.until_state(&id, "confirmed").await;
+    assert_eq!((chain.count(&signer(0)).await, foreign.count(&signer(0)).await), (1, 0));
 }
 
 #[tokio::test]

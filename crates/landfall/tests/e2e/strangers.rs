@@ -1,11 +1,11 @@
 //! Somebody else uses a key that Landfall manages: everything of ours lands once, and the lane goes on by itself, or says what it waits for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::events::Ear;
+use crate::events::{Ear, Heard};
 use crate::rpc::{Rpc, number};
 use crate::support::{
     Api, Chain, RECEIVER, Server, Settings, marker, number_of, program, run, signer, submission, text, until,
@@ -108,10 +108,7 @@ async fn a_lane_whose_key_another_program_used_while_it_was_at_rest_goes_on_by_i
     let server = Server::start(&chain.url(), Settings::default()).await;
     let api = server.api.clone();
     confirmed(&api, 0).await;
-    until("the lane was given back", async || {
-        (api.get("/health/ready").await.expect(200)["lanesRunning"] == 0).then_some(())
-    })
-    .await;
+    until_given_back(&api).await;
     use_the_key(&chain).await;
     until("the stranger's is in a block", async || (chain.count(&signer(0)).await == 2).then_some(())).await;
     assert_eq!(confirmed(&api, 1).await["nonce"], 2);
@@ -183,12 +180,38 @@ fn size() -> (u64, usize) {
     if std::env::var_os("LANDFALL_THOROUGH").is_some() { (500, 100) } else { (100, 20) }
 }
 
+async fn until_given_back(api: &Api) {
+    until("the lane was given back", async || {
+        (api.get("/health/ready").await.expect(200)["lanesRunning"] == 0).then_some(())
+    })
+    .await;
+}
+
+/// Nonces of the first signer that somebody else's transactions have.
+async fn foreign(chain: &Chain) -> BTreeSet<u64> {
+    let all = chain.landed().await.into_iter();
+    let foreign =
+        all.filter(|landed| landed.from.eq_ignore_ascii_case(&signer(0)) && number_of(landed).is_none());
+    foreign.map(|landed| landed.nonce).collect()
+}
+
+/// Nonces of which it was told that somebody else has used them.
+fn told(ear: &Ear) -> BTreeSet<u64> {
+    let of_event = |heard: &Heard| match heard.name.as_str() {
+        "lane.adopted" => heard.data["nonces"].as_array().cloned().unwrap_or_default(),
+        "tx.displaced" => vec![heard.data["nonce"].clone()],
+        _ => Vec::new(),
+    };
+    ear.heard().iter().flat_map(of_event).filter_map(|nonce| nonce.as_u64()).collect()
+}
+
 #[tokio::test]
 async fn a_stranger_at_any_moment_costs_nothing_but_time() {
     let chain = Chain::that_settles_every(Duration::from_millis(100)).await;
     let (count, strangers) = size();
     let server = Server::start(&chain.url(), Settings { max_in_flight: 4, ..Settings::default() }).await;
     let api = server.api.clone();
+    let ear = Ear::at(format!("{}/api/v1/events", api.url()));
     // Ours come one by one or in bursts, so that the lane waits, signs, settles and rests in turn.
     let ours_come = async {
         let mut random = Random(7);
@@ -205,6 +228,9 @@ async fn a_stranger_at_any_moment_costs_nothing_but_time() {
                 api.until_state(last, "confirmed").await;
             }
         }
+        until_given_back(&api).await;
+        use_the_key(&chain).await;
+        api.submit(&ours(count)).await;
     };
     let strangers_come = async {
         let mut random = Random(11);
@@ -220,11 +246,17 @@ async fn a_stranger_at_any_moment_costs_nothing_but_time() {
         all.iter().all(|tx| tx["state"] == "confirmed").then_some(all)
     })
     .await;
-    assert_eq!(all.len() as u64, count);
-    assert_eq!(landed(&chain).await, (0..count).map(|n| (n, 1)).collect::<BTreeMap<_, _>>());
-    let foreign = chain.count(&signer(0)).await - count;
-    assert!(foreign > 0 && foreign <= strangers as u64, "{foreign} of the stranger's were taken");
+    assert_eq!(all.len() as u64, count + 1);
+    assert_eq!(landed(&chain).await, (0..=count).map(|n| (n, 1)).collect::<BTreeMap<_, _>>());
     assert_eq!(api.lane(&signer(0)).await["healthy"], true);
+    let foreign = foreign(&chain).await;
+    assert!(2 * foreign.len() > strangers, "{} of the stranger's were taken", foreign.len());
+    until("each of the stranger's was told of", async || foreign.is_subset(&told(&ear)).then_some(())).await;
+    // What a stranger took the nonce of says so itself.
+    for event in ear.heard().iter().filter(|heard| heard.name == "tx.displaced") {
+        let journal = api.get(&format!("/api/v1/tx/{}/journal", text(&event.data, "txId"))).await.expect(200);
+        assert!(journal.to_string().contains("displaced"), "{journal:#}");
+    }
 }
 
 /// Numbers that are the same in every run.

@@ -210,7 +210,8 @@ impl Reads for Memory {
     }
 
     async fn waiting_bytes(&self, lane: LaneId) -> Result<u64, Error> {
-        let failed = |error: serde_json::Error| Error::Failed { doing: "measure what waits", text: error.to_string() };
+        let failed =
+            |error: serde_json::Error| Error::Failed { doing: "measure what waits", text: error.to_string() };
         self.space(|space| reads::waiting_bytes(space, lane)).map_err(failed)
     }
 

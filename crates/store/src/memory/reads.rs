@@ -73,9 +73,9 @@ pub(super) fn waiting(space: &Space, lane: LaneId, limit: u32) -> Vec<Transactio
 
 pub(super) fn waiting_bytes(space: &Space, lane: LaneId) -> Result<u64, serde_json::Error> {
     let orders = space.waiting.range(orders_of(lane));
-    orders.filter_map(|(_, order)| by_order(space, *order)).try_fold(0_u64, |sum, tx| {
-        Ok(sum + serde_json::to_string(&*tx.request)?.len() as u64)
-    })
+    orders
+        .filter_map(|(_, order)| by_order(space, *order))
+        .try_fold(0_u64, |sum, tx| Ok(sum + serde_json::to_string(&*tx.request)?.len() as u64))
 }
 
 fn by_order(space: &Space, order: QueueOrder) -> Option<&Transaction> {

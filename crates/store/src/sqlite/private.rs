@@ -224,7 +224,8 @@ mod tests {
         let (file, elsewhere) = (folder.path().join("a.db"), folder.path().join("elsewhere"));
         let url = format!("sqlite://{}", file.display());
         let namespace = Namespace("default".to_owned());
-        let refused = || Sqlite::open(&url, &namespace, &Options::default()).map(|_| ()).unwrap_err().to_string();
+        let refused =
+            || Sqlite::open(&url, &namespace, &Options::default()).map(|_| ()).unwrap_err().to_string();
         let lock = mark::named(&file, ".lock");
         std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
         let said = refused();

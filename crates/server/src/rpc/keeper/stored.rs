@@ -112,7 +112,9 @@ impl Keeper {
 
     /// Removes the record of one that nobody has sent; false if another node has changed it, and looks at it again.
     async fn taken_back_unsent(&self, id: Id) -> Result<bool, Error> {
-        let Some(record) = self.records.record(RecordKind::RawTx, &kept::name(id)).await? else { return Ok(true) };
+        let Some(record) = self.records.record(RecordKind::RawTx, &kept::name(id)).await? else {
+            return Ok(true);
+        };
         if kept::read(&record).is_some_and(|stored| !stored.kept.never_sent) {
             if let Some(kept) = self.all().get_mut(&id) {
                 (kept.never_sent, kept.held_since) = (false, None);

@@ -397,8 +397,14 @@ async fn what_was_never_sent_is_forgotten_with_its_key_and_what_has_gone_out_is_
     ring.revoke(key, None).await.unwrap();
     let sent = nodes.sent(out.0.hash);
     seconds(90).await;
-    assert!(!one.keeps(held.0.hash) && !other.keeps(held.0.hash), "nothing of a revoked key goes out any more");
-    assert!(one.keeps(out.0.hash) && nodes.sent(out.0.hash) > sent, "anybody can land it, so its end is followed");
+    assert!(
+        !one.keeps(held.0.hash) && !other.keeps(held.0.hash),
+        "nothing of a revoked key goes out any more"
+    );
+    assert!(
+        one.keeps(out.0.hash) && nodes.sent(out.0.hash) > sent,
+        "anybody can land it, so its end is followed"
+    );
     assert!(one.keeps(others.0.hash), "another key's is held back as before");
     one.send("another", lower).await.unwrap();
     seconds(90).await;

@@ -139,3 +139,36 @@ async fn a_kill_while_an_older_store_is_accepted_leaves_it_accepted_or_not() {
         assert_eq!(restless(&file).older().await.unwrap().is_some(), older, "round {round}");
     }
 }
+
+/// The number of the last journal entry that the mark beside a file tells.
+fn marked(file: &Path) -> (String, u64) {
+    let text = fs::read_to_string(file.with_extension("db.mark")).unwrap();
+    let mark: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let journal = mark["journal"].as_u64().unwrap();
+    (text, journal)
+}
+
+#[tokio::test]
+async fn a_store_that_never_rests_is_marked_so_that_a_copy_from_seconds_ago_is_noticed() {
+    let folder = TempDir::new().unwrap();
+    let (file, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+    let open = || Sqlite::open(file.to_str().unwrap(), &Namespace::default(), &Options::default()).unwrap();
+    admit_new(&open(), request(lane(1), 1)).await;
+    fs::copy(&file, &copy).unwrap();
+    let (_, at_copy) = marked(&file);
+
+    let store = open();
+    let begun = tokio::time::Instant::now();
+    let mut number = 1;
+    while marked(&file).1 < at_copy + 10 {
+        number += 1;
+        admit_new(&store, request(lane(1), number)).await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{number} were stored, and the mark is as it was");
+    }
+    let (at_kill, _) = marked(&file);
+    drop(store);
+    // As if it had been killed then, and the copy put back.
+    fs::copy(&copy, &file).unwrap();
+    fs::write(file.with_extension("db.mark"), at_kill).unwrap();
+    assert!(open().older().await.unwrap().is_some());
+}
