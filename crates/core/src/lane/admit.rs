@@ -130,13 +130,15 @@ impl Lane {
 
     fn add_waiting(&mut self, tx: Transaction, now: Millis) {
         if !self.knows(tx.id) && tx.is_waiting() {
-            let (id, prep) = (tx.id, first_prep(&tx, &self.settings));
+            let (id, prep, is_held) = (tx.id, first_prep(&tx, &self.settings), tx.status.may_have_landed());
             self.waiting.add(tx, prep);
             if !self.unclaimed.is_empty() {
                 self.claim_landed(id, now);
             }
             self.hold_if_forgotten(id, now);
-            self.show_next(id, now);
+            if is_held {
+                self.show_next(id, now);
+            }
         }
     }
 

@@ -373,6 +373,8 @@ pub struct Lane {
     reopened: Transactions,
     /// Contents that landed in slots of nobody's before their transactions were read from the store.
     unclaimed: BTreeMap<TxId, Slot>,
+    /// So many receipts of the store were not looked up again, at most.
+    stored_receipts: u64,
     view: Option<Arc<ChainView>>,
     /// When the view's head came, by the time that this lane is told.
     head_since: Option<Millis>,
@@ -490,6 +492,7 @@ impl Lane {
             highest_signed: record.highest_signed,
             reopened: Transactions::default(),
             unclaimed: BTreeMap::new(),
+            stored_receipts: 0,
             view: None,
             head_since: None,
             seen_count: None,
@@ -534,6 +537,7 @@ impl Lane {
             slot_record.tx = Some(tx.id);
             slot_record.mined.clone_from(&tx.status.receipt);
             slot_record.work.stored = tx.status.receipt.is_some();
+            lane.stored_receipts += u64::from(slot_record.work.stored);
             lane.bound.insert(tx);
         }
         lane.load_ended(record.ended);

@@ -247,12 +247,15 @@ impl Lane {
 
     /// The stored receipt of a slot has been looked up again: what was found counts.
     fn forget_stored(&mut self, receipt: &Receipt) {
+        // Of most lanes there is none, and every receipt comes this way.
+        if self.stored_receipts == 0 {
+            return;
+        }
         let slot = self.by_hash.get(&receipt.hash);
         let Some(record) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };
-        if std::mem::take(&mut record.work.stored)
-            && record.mined.as_ref().is_some_and(|mined| !is_alike(mined, receipt))
-        {
-            record.mined = None;
+        if std::mem::take(&mut record.work.stored) {
+            self.stored_receipts = self.stored_receipts.saturating_sub(1);
+            record.mined.take_if(|mined| !is_alike(mined, receipt));
         }
     }
 
