@@ -8,39 +8,55 @@ use landfall_core::ports::chain::{BlockWord, ShownBlock};
 pub(crate) enum Word {
     /// It is part of the chain. These endpoints, by their places, serve another one; `again`: what is being looked at may be theirs.
     Stands { others: Vec<usize>, again: Option<String> },
-    /// Nobody shows it, and these show another in its place.
-    Replaced { by: Vec<String> },
-    /// Nobody shows any.
-    Missing,
+    /// Nobody shows it, and some show another in its place.
+    Replaced,
+    /// Nobody shows any: they have not reached it, or do not keep blocks for so long.
+    Lacked,
+    /// Nobody answers.
+    Silent,
 }
 
-/// The word on the block with this hash, by what each shows in its place.
+/// The word on the block with this hash, by what each shows in its place. That one shows none proves nothing: many nodes keep the newest
+/// blocks only.
 pub(crate) fn word(shown: &[ShownBlock], hash: B256) -> Word {
     let is_other = |one: &&ShownBlock| matches!(one.word, BlockWord::Is(other) if other != hash);
     if !shown.iter().any(|one| one.word == BlockWord::Is(hash)) {
-        let by: Vec<String> = shown.iter().filter(is_other).map(|one| one.endpoint.clone()).collect();
-        return if by.is_empty() { Word::Missing } else { Word::Replaced { by } };
+        let lacks = shown.iter().any(|one| one.word == BlockWord::Lacks);
+        return match shown.iter().any(|one| is_other(&one)) {
+            true => Word::Replaced,
+            false if lacks => Word::Lacked,
+            false => Word::Silent,
+        };
     }
-    // Whoever is behind may lack it, but not whoever has the newest head.
-    let lacks = |one: &&ShownBlock| one.gave_head && one.word == BlockWord::Lacks;
-    let others = shown.iter().filter(|one| is_other(one) || lacks(one)).map(|one| one.place).collect();
-    let giver = shown.iter().find(|one| one.gave_head && one.word != BlockWord::Is(hash));
+    let others = shown.iter().filter(is_other).map(|one| one.place).collect();
+    let is_unproven = |one: &&ShownBlock| one.word == BlockWord::NoAnswer || is_other(one);
+    let giver = shown.iter().find(|one| one.gave_head && is_unproven(one));
     Word::Stands { others, again: giver.map(|giver| giver.endpoint.clone()) }
 }
 
 /// Endpoints that show different blocks with one number, in words; none if those that answer agree.
 pub(crate) fn disagreement(shown: &[ShownBlock]) -> Option<String> {
-    let said = shown.iter().filter_map(|one| match one.word {
-        BlockWord::Is(hash) => Some((hash, &one.endpoint)),
+    let mut said = shown.iter().filter_map(said);
+    let first = said.next()?;
+    said.any(|hash| hash != first).then(|| words(shown))
+}
+
+/// How many show a block with that number.
+pub(crate) fn shows(shown: &[ShownBlock]) -> usize {
+    shown.iter().filter_map(said).count()
+}
+
+/// What each that answers shows, in words.
+pub(crate) fn words(shown: &[ShownBlock]) -> String {
+    let words = shown.iter().filter_map(|one| Some(format!("{} shows {}", one.endpoint, said(one)?)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn said(one: &ShownBlock) -> Option<B256> {
+    match one.word {
+        BlockWord::Is(hash) => Some(hash),
         BlockWord::Lacks | BlockWord::NoAnswer => None,
-    });
-    let said: Vec<(B256, &String)> = said.collect();
-    let first = said.first()?.0;
-    if said.iter().all(|(hash, _)| *hash == first) {
-        return None;
     }
-    let words: Vec<String> = said.iter().map(|(hash, endpoint)| format!("{endpoint} shows {hash}")).collect();
-    Some(words.join(", "))
 }
 
 #[cfg(test)]
@@ -69,20 +85,20 @@ mod tests {
             others: others.to_vec(),
             again: again.map(str::to_owned),
         };
-        let replaced =
-            |by: &[&str]| Word::Replaced { by: by.iter().map(|name| (*name).to_owned()).collect() };
-        let cases: [(&[BlockWord], usize, Word); 11] = [
+        let cases: [(&[BlockWord], usize, Word); 13] = [
             (&[ours, ours], 0, stands(&[], None)),
             (&[other, ours], 1, stands(&[0], None)),
             (&[other, ours], 0, stands(&[0], Some("a"))),
             (&[other, ours, other], 2, stands(&[0, 2], Some("c"))),
             (&[Lacks, ours], 1, stands(&[], None)),
-            (&[Lacks, ours], 0, stands(&[0], Some("a"))),
+            (&[Lacks, ours], 0, stands(&[], None)),
             (&[NoAnswer, ours], 0, stands(&[], Some("a"))),
-            (&[other, other], 0, replaced(&["a", "b"])),
-            (&[other, NoAnswer], 0, replaced(&["a"])),
-            (&[Lacks, NoAnswer], 0, Word::Missing),
-            (&[], 0, Word::Missing),
+            (&[other, other], 0, Word::Replaced),
+            (&[other, NoAnswer], 0, Word::Replaced),
+            (&[other, Lacks], 1, Word::Replaced),
+            (&[Lacks, NoAnswer], 0, Word::Lacked),
+            (&[NoAnswer, NoAnswer], 0, Word::Silent),
+            (&[], 0, Word::Silent),
         ];
         for (words, giver, wanted) in cases {
             assert_eq!(word(&shown(words, giver), OURS), wanted, "{words:?}, head by {giver}");

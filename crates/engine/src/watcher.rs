@@ -49,6 +49,8 @@ pub(crate) struct Watcher {
     head_since: Millis,
     known: Option<Known>,
     status: ChainStatus,
+    /// In words, while the endpoints show another chain.
+    another: Option<String>,
     /// The last block that the chain called final.
     finalized: Option<BlockRef>,
     /// When a transaction is done here, unless its caller says otherwise.
@@ -87,6 +89,7 @@ impl Watcher {
             recent: BTreeMap::new(),
             known: None,
             status: ChainStatus::Live,
+            another: None,
             finalized: None,
             finality: settings.finality,
             tags: if settings.tags {
@@ -111,7 +114,7 @@ impl Watcher {
                     if std::mem::take(&mut in_trouble) {
                         tracing::info!(chain = %id, "the chain is followed again");
                     }
-                    self.shared.chain_trouble(id, None);
+                    self.shared.chain_trouble(id, self.another.clone());
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut in_trouble, true) {
@@ -187,7 +190,8 @@ impl Watcher {
         let id = self.chain.id();
         let blocks = self.walk_back(head).await?;
         let was_live = self.status == ChainStatus::Live;
-        self.status = self.judge(&blocks).await?;
+        let another = self.judge(&blocks).await?;
+        self.take_status(another);
         let receipts = self.receipts(&blocks).await?;
         let mined: BTreeSet<Account> = receipts.keys().map(|lane| lane.signer).collect();
         // What was asked on another fork, or below blocks that were not followed, does not hold any more.
@@ -296,59 +300,66 @@ impl Watcher {
         first.iter().map(|first| agreed.contains(first)).collect()
     }
 
-    /// Is this the chain that the store knows? A chain is its genesis and the last block that was final: blocks that
-    /// are linked to what was followed before are taken on their parents' word, a jump is looked at anew.
-    async fn judge(&self, blocks: &[Block]) -> Result<ChainStatus, Error> {
-        let (Some(known), Some(lowest)) = (&self.known, blocks.first()) else { return Ok(ChainStatus::Live) };
+    /// Whether this is the chain that the store knows; if not, what is shown in words. A chain is its genesis and the last block that was
+    /// final: blocks that are linked to what was followed before are taken on their parents' word, a jump is looked at anew.
+    async fn judge(&self, blocks: &[Block]) -> Result<Option<String>, Error> {
+        let (Some(known), Some(lowest)) = (&self.known, blocks.first()) else { return Ok(None) };
         if self.shared.parts.timings.planted == Some(PlantedInEngine::AnyChainWillDo) {
-            return Ok(ChainStatus::Live);
+            return Ok(None);
         }
         let below = lowest.at.number.checked_sub(1);
         let linked = below.is_some_and(|below| self.recent.get(&below) == Some(&lowest.parent))
             || self.recent.get(&lowest.at.number) == Some(&lowest.at.hash);
         let settled = known.settled;
+        let head = blocks.last().map_or(lowest.at.number, |head| head.at.number);
         if !linked {
             let first = BlockRef { number: 0, hash: known.genesis };
-            if let Some(by) = self.replaced(first).await? {
-                return Ok(self.changed("its first block is another one", &by));
+            if let Some(shown) = self.replaced(first, head).await? {
+                return Ok(Some(format!(
+                    "another chain is shown: the first block is {} in the store, {shown}",
+                    first.hash
+                )));
             }
         }
-        let Some(settled) = settled else { return Ok(ChainStatus::Live) };
+        let Some(settled) = settled else { return Ok(None) };
         match blocks.iter().find(|block| block.at.number == settled.number) {
-            Some(block) if block.at == settled => return Ok(ChainStatus::Live),
-            None if linked => return Ok(ChainStatus::Live),
+            Some(block) if block.at == settled => return Ok(None),
+            None if linked => return Ok(None),
             Some(_) | None => {}
         }
         let is_followed = blocks.iter().any(|block| block.at.number == settled.number);
-        match self.replaced(settled).await? {
-            Some(by) => Ok(self.changed("a block that was final has been replaced", &by)),
+        match self.replaced(settled, head).await? {
+            Some(shown) => Ok(Some(format!(
+                "a block that was final has been replaced: block {} is {} in the store, {shown}",
+                settled.number, settled.hash
+            ))),
             None if is_followed => {
                 let text =
                     format!("the blocks below the head go past block {}, which was final", settled.number);
                 Err(self.unreachable("be followed", text))
             }
-            None => Ok(ChainStatus::Live),
+            None => Ok(None),
         }
     }
 
-    /// Who shows another block in the place of one that was final; none if it is still part of the chain. Endpoints that serve another
+    /// What shows another block in the place of one that was final; none if it is still part of the chain. Endpoints that serve another
     /// chain than one that shows it are set aside, and what they gave is not taken.
-    async fn replaced(&self, block: BlockRef) -> Result<Option<String>, Error> {
-        let missing = || match block.number {
-            0 => self.unreachable("show its first block", "block 0 is missing".into()),
-            number => {
-                let text = format!("it has not reached block {number}, which was final before");
-                self.unreachable("be followed", text)
-            }
-        };
+    async fn replaced(&self, block: BlockRef, head: u64) -> Result<Option<String>, Error> {
         let shown = self.chain.shown(block.number).await;
-        if shown.is_empty() {
-            let found = self.chain.block(BlockAt::Number(block.number)).await?.ok_or_else(missing)?;
-            return Ok((found.at != block).then(String::new));
-        }
         match same_chain::word(&shown, block.hash) {
-            Word::Missing => Err(missing()),
-            Word::Replaced { by } => Ok(Some(by.join(", "))),
+            Word::Silent => {
+                Err(self.unreachable("be followed", format!("nobody answers about block {}", block.number)))
+            }
+            Word::Lacked if head < block.number => {
+                let text = format!("it has not reached block {}, which was final before", block.number);
+                Err(self.unreachable("be followed", text))
+            }
+            Word::Lacked => {
+                tracing::warn!(chain = %self.chain.id(), block = block.number, "no endpoint keeps this block, by which the chain is known; \
+                    it is taken for the same");
+                Ok(None)
+            }
+            Word::Replaced => Ok(Some(same_chain::words(&shown))),
             Word::Stands { others, again } => {
                 others.into_iter().for_each(|place| self.chain.set_aside(place, &block));
                 match again {
@@ -364,12 +375,13 @@ impl Watcher {
         }
     }
 
-    fn changed(&self, why: &str, by: &str) -> ChainStatus {
-        if self.status == ChainStatus::Live {
+    fn take_status(&mut self, another: Option<String>) {
+        if let Some(why) = another.as_deref().filter(|_| self.status == ChainStatus::Live) {
             self.shared.note(Fact::DeepReorg { chain: self.chain.id() });
-            tracing::error!(chain = %self.chain.id(), why, endpoints = by, "the endpoints show another chain; its lanes hold");
+            tracing::error!(chain = %self.chain.id(), why, "the endpoints show another chain; its lanes hold");
         }
-        ChainStatus::Changed
+        self.status = if another.is_some() { ChainStatus::Changed } else { ChainStatus::Live };
+        self.another = another;
     }
 
     async fn first_block(&self) -> Result<B256, Error> {
@@ -508,10 +520,16 @@ impl Watcher {
     /// The first block of a chain that is new here. By it endpoints are told from those of another chain for ever, so all that answer
     /// must show the same.
     async fn agreed_first_block(&self) -> Result<B256, Error> {
-        if let Some(words) = same_chain::disagreement(&self.chain.shown(0).await) {
+        let shown = self.chain.shown(0).await;
+        if let Some(words) = same_chain::disagreement(&shown) {
             let text = format!(
                 "the endpoints serve different chains: of block 0 {words}. Take those of another chain out of the configuration"
             );
+            return Err(self.unreachable("say which chain it is", text));
+        }
+        if self.chain.endpoints().len() > 1 && same_chain::shows(&shown) < 2 && !self.witnesses.has_waited() {
+            let text = "the chain is new here, and two endpoints must show the same first block. The word of one counts after witness_wait_s"
+                .to_owned();
             return Err(self.unreachable("say which chain it is", text));
         }
         self.first_block().await

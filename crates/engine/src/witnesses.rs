@@ -15,6 +15,8 @@ pub(crate) struct Witnesses {
     safe: TagWatch,
     finalized: TagWatch,
     time: TimeWatch,
+    /// How long a second endpoint is waited for; none: for ever.
+    wait: Option<Duration>,
     /// By a clock that does not step: a leap of the time of day must not let one endpoint decide.
     begun: Instant,
     told: Told,
@@ -36,9 +38,15 @@ impl Witnesses {
             safe: tag(),
             finalized: tag(),
             time: TimeWatch::default(),
+            wait,
             begun: Instant::now(),
             told: Told::Nothing,
         }
+    }
+
+    /// A second endpoint was waited for long enough: the word of one counts.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.wait.is_some_and(|wait| self.begun.elapsed() >= wait)
     }
 
     pub(crate) fn judge(

@@ -269,19 +269,18 @@ impl Heads {
         }
     }
 
-    /// What each endpoint that is up shows as the block with this number. Who gave the head is waited for, others a little.
+    /// What each endpoint that is up shows as the block with this number. Who gave the head is waited for, others a little unless it is the
+    /// first block.
     pub(super) async fn shown(&self, number: u64) -> Vec<ShownBlock> {
         let all = self.pool.all();
-        if all.len() < 2 {
-            return Vec::new();
-        }
         let giver = lock(&self.newest).map(|seen| seen.endpoint);
         let is_asked = |(place, endpoint): &(usize, &Arc<Endpoint>)| {
             endpoint.standing() != Standing::Resting && self.pool.elsewhere(*place).is_none()
         };
         let asking = all.iter().enumerate().filter(is_asked).map(|(place, endpoint)| async move {
             let (asked, gave_head) = (one(endpoint, BlockAt::Number(number)), giver == Some(place));
-            let wait = if gave_head { endpoint.limit } else { SECOND_WAIT };
+            // By its first block a chain is known for ever.
+            let wait = if gave_head || number == 0 { endpoint.limit } else { SECOND_WAIT };
             let word = match tokio::time::timeout(wait, asked).await {
                 Ok(Ok(Some(block))) => BlockWord::Is(block.at.hash),
                 Ok(Ok(None) | Err(Failure::Refused(_) | Failure::Unreadable(_))) => BlockWord::Lacks,
@@ -484,14 +483,20 @@ async fn ask_head(endpoint: &Endpoint, is_one_of_several: bool) -> Result<Block,
 
 /// A head that is not of the present: the chain stands still, or this node has to catch up and says so. What it shows until then is the past.
 async fn in_sync(endpoint: &Endpoint, head: u64) -> Result<(), Failure> {
-    let highest = match endpoint.ask_for::<Value>(&Ask::new("eth_syncing", json!([]))).await {
-        Ok(Value::Object(progress)) => {
-            progress.get("highestBlock").and_then(Value::as_str).map(str::to_owned)
-        }
+    let progress = match endpoint.ask_for::<Value>(&Ask::new("eth_syncing", json!([]))).await {
+        Ok(Value::Object(progress)) => progress,
         // In sync, or a node that does not know the method.
         Ok(_) | Err(_) => return Ok(()),
     };
-    let highest = highest.and_then(|hex| u64::from_str_radix(hex.trim_start_matches("0x"), 16).ok());
+    let number = |field| {
+        let hex = progress.get(field).and_then(Value::as_str)?;
+        u64::from_str_radix(hex.trim_start_matches("0x"), 16).ok()
+    };
+    let (current, highest) = (number("currentBlock"), number("highestBlock"));
+    // It has every block, and is busy with an index.
+    if current.is_some() && current >= highest {
+        return Ok(());
+    }
     let of = highest.map_or(String::new(), |highest| format!(" of {highest}"));
     let text = format!("it is syncing: it shows block {head}{of}");
     let failure = Failure::TurnedAway { trouble: Trouble::Syncing, code: None, text, wait: None };

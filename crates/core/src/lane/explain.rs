@@ -85,11 +85,14 @@ impl Hold {
                  none of ours, until that is final. No nonces are assigned until then, so that nothing is paid twice. If no endpoint can say \
                  it, and you know that it was no payment of yours, resume the lane"
             ),
-            Self::NoView => "the chain has not been reached since the start".to_owned(),
-            Self::ChainChanged => "the endpoints show another chain than the one this lane was used on. If its first block is \
-                 still the same, a block that was final has been replaced: stop Landfall and run `landfall chain accept-reorg`, \
-                 which keeps everything. If the chain was started over on purpose, with another first block, stop Landfall and \
-                 run `landfall chain forget`"
+            Self::NoView => "no view of the chain counts yet: it has not been reached since the start, or what its endpoints show is not \
+                 taken; `GET /health/ready` says why. It goes on by itself"
+                .to_owned(),
+            Self::ChainChanged => "the endpoints show another chain than the one this lane was used on; `GET /health/ready` shows the \
+                 blocks. If an endpoint is the wrong one, correct `rpc` and start again: nothing is lost. If a block that was \
+                 final has been replaced, stop Landfall and run `landfall chain accept-reorg`, which keeps everything. Only if the chain \
+                 was started over on purpose, with another first block, stop Landfall and run `landfall chain forget`: what was paid \
+                 on the chain that is stored is then not known any more"
                 .to_owned(),
             Self::FirstCount { count } => format!(
                 "this lane is new, and only one endpoint says that its first nonce is {count}: two must give the same count, and are asked \
@@ -522,7 +525,7 @@ pub fn also_delegates(tx: &Transaction) -> String {
 pub fn in_block(view: Option<&ChainView>, block: &BlockRef, finality: Finality) -> String {
     let number = block.number;
     let Some(view) = view else {
-        return format!("block {number}; the chain has not been reached since the start");
+        return format!("block {number}; no view of the chain counts yet");
     };
     if view.standing(block) == Standing::Orphaned {
         return format!("block {number}, which the chain has replaced; it is looked for again");

@@ -226,9 +226,14 @@ pub trait Chain: Send + Sync {
     /// Is the block part of the chain that ends in this head? One endpoint that has the head says so: another may still show a fork
     /// that was left, with blocks and receipts of its own.
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error>;
-    /// What each endpoint that is up shows as the block with this number; nothing where only one is configured.
-    async fn shown(&self, _number: u64) -> Vec<ShownBlock> {
-        Vec::new()
+    /// What each endpoint that is up shows as the block with this number.
+    async fn shown(&self, number: u64) -> Vec<ShownBlock> {
+        let word = match self.block(BlockAt::Number(number)).await {
+            Ok(Some(block)) => BlockWord::Is(block.at.hash),
+            Ok(None) => BlockWord::Lacks,
+            Err(_) => BlockWord::NoAnswer,
+        };
+        vec![ShownBlock { place: 0, endpoint: "the endpoint".to_owned(), word, gave_head: true }]
     }
     /// The endpoint at this place does not serve the chain with this block: nothing is asked of it, and nothing sent to it, until it
     /// shows the block.

@@ -15,7 +15,8 @@ pub enum Error {
     /// Its first block is another one.
     #[error(
         "the endpoints show another first block ({shown:#x}, not {known:#x}): this is not a reorganisation but another \
-         chain. If it was started over on purpose, use `landfall chain forget {chain}`"
+         chain. If an endpoint is the wrong one, correct `rpc`: nothing is lost. If the chain was started over on purpose, use \
+         `landfall chain forget {chain}`"
     )]
     AnotherChain { chain: ChainId, known: B256, shown: B256 },
     /// There is nothing to accept.

@@ -2,7 +2,9 @@
 
 use alloy_primitives::B256;
 use landfall_core::lane::Hold;
+use landfall_core::ports::chain::{BlockWord, ShownBlock};
 use landfall_core::request::Finality;
+use landfall_core::view::ChainStatus;
 use landfall_core::{ApiKeyId, Price};
 
 use super::*;
@@ -11,24 +13,31 @@ use super::*;
 struct Up {
     begun: Instant,
     is_up: AtomicBool,
+    /// Blocks below this one are not kept.
+    kept_from: AtomicU64,
     second: Option<Second>,
 }
 
-/// A second endpoint: whether it says the same count, and how long it takes for that.
+/// A second endpoint: whether it says the same count, how long it takes for that, and whether it says anything of blocks.
 struct Second {
     agrees: AtomicBool,
     takes: Duration,
+    shows: AtomicBool,
 }
 
 impl Up {
     fn new(is_up: bool) -> Arc<Self> {
-        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(is_up), second: None })
+        Self::of(is_up, None)
     }
 
     /// With a second endpoint, which does not agree yet.
     fn beside_one_that_takes(takes: Duration) -> Arc<Self> {
-        let second = Some(Second { agrees: AtomicBool::new(false), takes });
-        Arc::new(Self { begun: Instant::now(), is_up: AtomicBool::new(true), second })
+        Self::of(true, Some(Second { agrees: AtomicBool::new(false), takes, shows: AtomicBool::new(true) }))
+    }
+
+    fn of(is_up: bool, second: Option<Second>) -> Arc<Self> {
+        let (is_up, kept_from) = (AtomicBool::new(is_up), AtomicU64::new(0));
+        Arc::new(Self { begun: Instant::now(), is_up, kept_from, second })
     }
 
     fn answer<T>(&self, answer: T) -> Result<T, ChainError> {
@@ -65,7 +74,22 @@ impl Chain for Up {
             BlockAt::Hash(hash) => U256::from_be_bytes(hash.0).to::<u64>().checked_sub(1),
             BlockAt::Safe | BlockAt::Finalized => None,
         };
-        self.answer(number.filter(|number| *number <= head).map(Self::numbered))
+        let kept = self.kept_from.load(Ordering::SeqCst)..=head;
+        self.answer(number.filter(|number| kept.contains(number)).map(Self::numbered))
+    }
+
+    async fn shown(&self, number: u64) -> Vec<ShownBlock> {
+        let word = match self.block(BlockAt::Number(number)).await {
+            Ok(found) => found.map_or(BlockWord::Lacks, |block| BlockWord::Is(block.at.hash)),
+            Err(_) => BlockWord::NoAnswer,
+        };
+        let shown =
+            |place, word| ShownBlock { place, endpoint: format!("{place}"), word, gave_head: place == 0 };
+        let second = self.second.as_ref().map(|second| match second.shows.load(Ordering::SeqCst) {
+            true => shown(1, word),
+            false => shown(1, BlockWord::NoAnswer),
+        });
+        std::iter::once(shown(0, word)).chain(second).collect()
     }
 
     async fn leads_to(&self, _: &BlockRef, _: &BlockRef) -> Result<bool, ChainError> {
@@ -264,4 +288,58 @@ async fn a_second_endpoint_that_does_not_say_a_first_nonce_keeps_no_block_from_b
     let hold = handle.hold(LANE).await;
     assert_eq!(hold, Some(Hold::FirstCount { count: Slot(0) }));
     engine.stop().await;
+}
+
+/// By its first block a chain is known for ever, and endpoints are told from those of another one.
+#[tokio::test(start_paused = true)]
+async fn a_new_chain_is_followed_when_two_endpoints_show_its_first_block_or_one_was_waited_for() {
+    for wait in [None, Some(Duration::from_secs(60))] {
+        let chain = Up::beside_one_that_takes(Duration::ZERO);
+        let shows = &chain.second.as_ref().unwrap().shows;
+        shows.store(false, Ordering::SeqCst);
+        let engine = engine_of(&chain, LaneSettings { witness_wait: wait, ..LaneSettings::default() }).await;
+        let handle = engine.handle();
+        until("it is said what is waited for", async || {
+            let trouble = handle.chain_trouble(LANE.chain);
+            trouble.is_some_and(|trouble| trouble.contains("two endpoints must show the same first block"))
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(handle.view(LANE.chain).is_none(), "that is the word of one");
+        match wait {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => shows.store(true, Ordering::SeqCst),
+        }
+        until("the chain is followed", async || handle.view(LANE.chain).is_some()).await;
+        engine.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_whose_endpoints_keep_no_old_blocks_is_followed_after_a_long_stop() {
+    for chain in [Up::new(true), Up::beside_one_that_takes(Duration::ZERO)] {
+        let store = Handled::new(TokioClock::new());
+        let start = async || {
+            let mut parts = parts(&store, TokioClock::new());
+            let settings =
+                LaneSettings { watch_depth: 8, finality: Finality::Blocks(2), ..LaneSettings::default() };
+            parts.chains.insert(LANE.chain, ChainParts { chain: chain.clone(), settings });
+            Engine::start(parts).await.unwrap()
+        };
+        let engine = start().await;
+        let known = async || engine.handle().store().chain(LANE.chain).await.unwrap();
+        until("it is known by a final block", async || {
+            known().await.is_some_and(|known| known.settled.is_some())
+        })
+        .await;
+        engine.stop().await;
+
+        tokio::time::advance(Duration::from_secs(2_000)).await;
+        chain.kept_from.store(1_500, Ordering::SeqCst);
+        let engine = start().await;
+        let handle = engine.handle();
+        until("it is followed", async || handle.view(LANE.chain).is_some()).await;
+        assert_eq!(handle.view(LANE.chain).unwrap().status, ChainStatus::Live);
+        engine.stop().await;
+    }
 }

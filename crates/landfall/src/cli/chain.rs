@@ -8,9 +8,9 @@ use clap::Subcommand;
 pub(crate) enum Chain {
     /// Archive everything that is stored of a chain, so that a new chain with its id can be used.
     ///
-    /// For a development chain that was started over. Nothing is deleted: it moves to a namespace of its own. Never do
-    /// this to a chain that goes on: request ids become free again, and what is under way there would be forgotten. The
-    /// server must be stopped.
+    /// For a development chain that was started over. Nothing is deleted: it moves to a namespace of its own. Request ids
+    /// become free again, and what is under way would be forgotten: the endpoints are asked first, and a chain that they still
+    /// show is not forgotten. The server must be stopped.
     #[command(after_help = "Example:\n  landfall chain forget 31337 --config landfall.toml --yes")]
     Forget {
         /// Its id.
@@ -21,6 +21,9 @@ pub(crate) enum Chain {
         /// Yes, the chain was started over.
         #[arg(long)]
         yes: bool,
+        /// Also if no endpoint shows what became of the chain.
+        #[arg(long, requires = "yes")]
+        despite_unseen: bool,
         /// The answer as JSON.
         #[arg(long)]
         json: bool,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use landfall_chain::evm::EvmChain;
 use landfall_core::ports::chain::{BlockAt, Chain as _};
 use landfall_core::ports::reorg;
+use landfall_core::ports::store::{ChainRecord, Reads as _};
 use landfall_core::view::BlockRef;
 use landfall_core::witness;
 use landfall_core::{ChainId, Namespace};
@@ -18,7 +19,7 @@ use serde_json::json;
 
 use super::audit;
 use crate::cli::Chain;
-use crate::config::{Config, Store};
+use crate::config::Config;
 use crate::node::{Stores, open_store};
 use crate::output;
 use crate::system::SystemClock;
@@ -30,21 +31,22 @@ const AGREE_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(command: Chain) -> Result<()> {
     match command {
-        Chain::Forget { id, config, yes, json } => forget(id, &config, yes, json).await,
+        Chain::Forget { id, config, yes, despite_unseen, json } => {
+            forget(id, &config, &Word { yes, despite_unseen }, json).await
+        }
         Chain::AcceptReorg { id, config, yes, json } => accept_reorg(id, &config, yes, json).await,
     }
 }
 
-async fn forget(id: u64, config: &Path, yes: bool, json: bool) -> Result<()> {
+/// What was said with the command.
+struct Word {
+    yes: bool,
+    despite_unseen: bool,
+}
+
+async fn forget(id: u64, config: &Path, word: &Word, json: bool) -> Result<()> {
     let config = Config::load(config, std::env::vars())?;
-    if !yes {
-        bail!(
-            "this frees the request ids and slots of chain {id}. If that chain still exists, what was sent there could \
-             be sent again: after a deep reorganisation use `landfall chain accept-reorg {id}`, which keeps them. Say --yes \
-             if the chain was started over"
-        );
-    }
-    let Some(archived) = archive(&config.store, ChainId(id)).await? else {
+    let Some(archived) = archive(&config, ChainId(id), word).await? else {
         bail!("nothing is stored of chain {id} in {}", config.store.shown());
     };
     let Archived { namespace, lanes, transactions } = archived;
@@ -69,6 +71,10 @@ async fn accept_reorg(id: u64, config: &Path, yes: bool, json: bool) -> Result<(
     let (record, before) = reorg::known(store.as_ref(), ChainId(id)).await?;
     let genesis =
         evm.block(BlockAt::Number(0)).await?.context("the endpoints do not show the first block")?;
+    if genesis.at.hash != record.genesis {
+        let (known, shown) = (record.genesis, genesis.at.hash);
+        return Err(reorg::Error::AnotherChain { chain: ChainId(id), known, shown }.into());
+    }
     let now = tokio::time::timeout(AGREE_WITHIN, shown(&evm, before.number, chain.rpc.len()));
     let now = now.await.unwrap_or_else(|_| {
         bail!(
@@ -79,7 +85,7 @@ async fn accept_reorg(id: u64, config: &Path, yes: bool, json: bool) -> Result<(
         )
     })?;
     // What is no reorganisation is refused below, whatever was said.
-    if !yes && now != before && genesis.at.hash == record.genesis {
+    if !yes && now != before {
         bail!(
             "block {} of chain {id} was {:#x} and final, and is {:#x} now. If that is the chain, say --yes: request ids and \
              nonces stay taken, and what is not on the chain any more is sent again where it had not ended",
@@ -124,16 +130,78 @@ async fn shown(evm: &EvmChain, number: u64, endpoints: usize) -> Result<BlockRef
     }
 }
 
-async fn archive(store: &Store, chain: ChainId) -> Result<Option<Archived>> {
-    let namespace = Namespace(store.namespace.clone());
-    let about = json!({ "chainId": chain });
-    if store.is_postgres() {
+async fn archive(config: &Config, id: ChainId, word: &Word) -> Result<Option<Archived>> {
+    let at = &config.store;
+    let namespace = Namespace(at.namespace.clone());
+    let about = json!({ "chainId": id });
+    if at.is_postgres() {
         let options = landfall_store::postgres::Options { lease: PATIENCE, ..Default::default() };
-        let store = Postgres::open(&store.url, &namespace, &options).await?;
+        let store = Postgres::open(&at.url, &namespace, &options).await?;
+        judge_forgotten(config, id, store.chain(id).await?, word).await?;
         audit::note(&store, "chain forget", about).await?;
-        return Ok(store.archive_chain(chain).await?);
+        return Ok(store.archive_chain(id).await?);
     }
-    let store = Sqlite::open(&store.url, &namespace, &landfall_store::sqlite::Options::default())?;
+    let store = Sqlite::open(&at.url, &namespace, &landfall_store::sqlite::Options::default())?;
+    judge_forgotten(config, id, store.chain(id).await?, word).await?;
     audit::note(&store, "chain forget", about).await?;
-    Ok(store.archive_chain(chain).await?)
+    Ok(store.archive_chain(id).await?)
+}
+
+/// What the endpoints show of a chain that is to be forgotten.
+enum Seen {
+    /// The chain that is stored: this block is still part of it.
+    Same(BlockRef),
+    /// Another one in the place of this block.
+    Other { known: BlockRef, shown: Option<B256> },
+}
+
+/// A chain that still exists is not forgotten, nor one of which nobody shows what became of it.
+async fn judge_forgotten(
+    config: &Config,
+    id: ChainId,
+    record: Option<ChainRecord>,
+    word: &Word,
+) -> Result<()> {
+    let Some(record) = record else { return Ok(()) };
+    let seen = match tokio::time::timeout(AGREE_WITHIN, seen(config, id, &record)).await {
+        Ok(seen) => seen,
+        Err(_) => Err(anyhow!("no endpoint answered within {} s", AGREE_WITHIN.as_secs())),
+    };
+    match seen {
+        Ok(Seen::Same(block)) => bail!(
+            "the endpoints show block {} of chain {id} as it is stored ({:#x}): it is the same chain, and was not started over. \
+             Nothing was changed. Were it forgotten, what was paid there could be paid again",
+            block.number,
+            block.hash
+        ),
+        Ok(Seen::Other { known, shown }) if !word.yes => bail!(
+            "block {} of chain {id} is {:#x} in the store, and the endpoints show {}. If an endpoint is the wrong one, correct \
+             `rpc` in the configuration: nothing is lost. If the chain is the same and took blocks back, use `landfall chain \
+             accept-reorg {id}`, which keeps request ids and nonces. Say --yes only if the chain was started over: its request ids \
+             and nonces become free, and what was paid on the chain that is stored would be paid again",
+            known.number,
+            known.hash,
+            shown.map_or("no such block".to_owned(), |hash| format!("{hash:#x}"))
+        ),
+        Err(why) if !(word.yes && word.despite_unseen) => bail!(
+            "whether chain {id} was started over cannot be seen: {why:#}. Nothing was changed. Configure endpoints that show it; or, if \
+             you know that the chain that is stored does not exist any more, say --yes --despite-unseen"
+        ),
+        Ok(Seen::Other { .. }) | Err(_) => Ok(()),
+    }
+}
+
+async fn seen(config: &Config, id: ChainId, record: &ChainRecord) -> Result<Seen> {
+    let chain = config.chain.iter().find(|chain| chain.id == id.0);
+    let chain = chain.context("it is not configured, so no endpoint can be asked")?;
+    let evm = EvmChain::new(chain.chain_config(), Arc::new(SystemClock))?;
+    let first = BlockRef { number: 0, hash: record.genesis };
+    let newest = record.settled.unwrap_or(record.scanned);
+    for known in [first, newest] {
+        let shown = evm.block(BlockAt::Number(known.number)).await?.map(|block| block.at.hash);
+        if shown != Some(known.hash) {
+            return Ok(Seen::Other { known, shown });
+        }
+    }
+    Ok(Seen::Same(newest))
 }
