@@ -164,6 +164,13 @@ impl ChainView {
         self.head.timestamp.after(PRESENT) < now
     }
 
+    /// Whether what is shown is the present, by this clock. By a clock that is behind, a head from long ago would be of today or of
+    /// tomorrow: one that is ahead of the clock shows nothing of the kind.
+    #[must_use]
+    pub fn is_present(&self, now: Millis) -> bool {
+        self.time().is_some_and(|time| time.after(PRESENT) >= now && time <= now.after(PRESENT))
+    }
+
     /// The account's count, also if it is of an older head.
     #[must_use]
     pub fn count(&self, account: &Account) -> Option<Slot> {

@@ -358,9 +358,13 @@ impl Lane {
     }
 
     /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have sent.
-    /// Bytes that were signed further ahead were shown to nobody.
+    /// Bytes that were signed further ahead were shown to nobody. A window that became wider since then concerns what is known.
     fn late_end(&self) -> Option<Slot> {
-        let ahead = self.settings.max_in_flight.max(self.row.widest);
+        let ahead = match self.row.accepted_ahead {
+            // Accepted before this was stored.
+            0 => self.settings.max_in_flight.max(self.row.widest),
+            ahead => ahead,
+        };
         let below = self.row.accepted_below?;
         Some(Slot(below.0.saturating_add(ahead)))
     }

@@ -279,7 +279,7 @@ impl Lane {
             self.strangers.accounted = Accounted::No;
         }
         if self.strangers.accounted == Accounted::Open {
-            let is_present = self.view.as_ref().is_some_and(|view| !view.is_old(now));
+            let is_present = self.view.as_ref().is_some_and(|view| view.is_present(now));
             if let Some(head) = self.view.as_ref().map(|view| view.head.timestamp) {
                 let watched = self.strangers.watched;
                 self.strangers.watched =

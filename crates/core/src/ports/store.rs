@@ -89,6 +89,9 @@ pub struct LaneRow {
     /// ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_below: Option<Slot>,
+    /// How far above these slots bytes may be out that the store has forgotten, as was known when it was accepted.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub accepted_ahead: u64,
     /// The widest window in which slots were given out: so far ahead of the chain bytes may be out.
     #[serde(skip_serializing_if = "is_nothing")]
     pub widest: u64,

@@ -38,6 +38,29 @@ fn what_a_node_that_was_behind_at_the_load_shows_later_is_not_taken_for_a_strang
     );
 }
 
+/// By a clock that is an hour behind, a head from long ago looks like one of today.
+#[test]
+fn a_head_that_is_ahead_of_a_clock_that_is_wrong_is_not_taken_for_the_present() {
+    let mut world = world(settings());
+    world.desk.pass(2 * HOUR);
+    world.finalise();
+    world.desk.now = crate::Millis(world.desk.now.0 - HOUR);
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    used(&mut world, &payment(7));
+    world.show(0, true);
+    world.rest();
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert!(
+        matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { .. })),
+        "{:?}",
+        world.desk.lane.hold()
+    );
+}
+
 #[test]
 fn what_took_the_nonce_of_bytes_that_were_signed_behind_the_head_is_remembered() {
     let mut world = loaded_behind(LaneSettings { on_displaced: OnDisplaced::Requeue, ..settings() });

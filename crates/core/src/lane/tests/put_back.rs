@@ -399,6 +399,23 @@ fn a_lane_goes_on_as_before_once_nothing_forgotten_can_land() {
     assert!(next.iter().all(|id| world.slot_of(*id).is_some()), "side by side");
 }
 
+/// What a wider window sends is known: bytes that were forgotten are as far ahead as they were.
+#[test]
+fn a_window_that_is_made_wider_long_after_an_acceptance_uses_up_nothing() {
+    let mut world = accepted(settings());
+    world.submit_as(payment(7), Options::default());
+    world.use_up_forgotten();
+    let wider = LaneSettings { max_in_flight: 100 * settings().max_in_flight, ..settings() };
+    world.desk.settings = std::sync::Arc::new(wider);
+    world.desk.crash();
+    world.show(0, true);
+    world.rest();
+    let count = world.chain.count();
+    let next = world.submit_as(payment(9), Options::default());
+    world.rest();
+    assert_eq!(world.slot_of(next), Some(count.0), "{:?}", world.desk.lane.hold());
+}
+
 /// Far above what can have been out when the store was accepted, a stranger is a stranger.
 #[test]
 fn strangers_are_not_remembered_for_ever() {
