@@ -69,6 +69,9 @@ pub enum Entry {
     Mined {
         receipt: Receipt,
         version: ContentVersion,
+        /// It does nothing of what was asked: a cancel's, an expiry's or a failure's.
+        #[serde(default)]
+        no_op: bool,
     },
     /// The block it was in is no longer part of the chain.
     Reorged {

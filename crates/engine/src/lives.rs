@@ -279,7 +279,7 @@ mod tests {
             data_fee: None,
             contract: None,
         };
-        Entry::Mined { receipt, version: ContentVersion::FIRST }
+        Entry::Mined { receipt, version: ContentVersion::FIRST, no_op: false }
     }
 
     fn moves(facts: &[Fact]) -> Vec<(TxState, TxState, u128)> {

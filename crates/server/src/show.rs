@@ -130,10 +130,12 @@ pub(crate) fn record(
     addresses: Addresses,
 ) -> Value {
     let mut value = transaction(&record.tx, view, addresses);
-    if let Some(mined) = mined_version(record) {
-        let shown = record.tx.payload_version(mined);
+    if let Some(mined) = mined_attempt(record) {
+        let shown = record.tx.payload_version(mined.version);
         value["payload"] = payload(record.tx.payload_of(shown));
         value["payloadVersion"] = json!(shown);
+        value["receipt"]["version"] = json!(mined.version);
+        value["receipt"]["noOp"] = json!(mined.no_op);
     }
     if let Some((view, receipt)) = view.zip(record.tx.status.receipt.as_ref()) {
         let finality = record.tx.request.options.finality.unwrap_or(finality);
@@ -147,10 +149,10 @@ pub(crate) fn record(
     value
 }
 
-/// The version that is in a block now.
-fn mined_version(record: &TxRecord) -> Option<ContentVersion> {
+/// The attempt that is in a block now.
+fn mined_attempt(record: &TxRecord) -> Option<&Attempt> {
     let receipt = record.tx.status.receipt.as_ref()?;
-    record.attempts.iter().find(|attempt| attempt.hash == receipt.hash).map(|attempt| attempt.version)
+    record.attempts.iter().find(|attempt| attempt.hash == receipt.hash)
 }
 
 /// All contents in their order; absent where there is only the one that was asked for.

@@ -249,7 +249,7 @@ impl Lane {
         tx.status.receipt = Some(receipt.clone());
         self.changes.tx(&mut tx, now);
         self.changes.journal(Some(id), now, Entry::BoundBack { slot });
-        self.changes.journal(Some(id), now, Entry::Mined { receipt, version });
+        self.changes.journal(Some(id), now, Entry::Mined { receipt, version, no_op: false });
         self.bound.insert(tx);
     }
 }

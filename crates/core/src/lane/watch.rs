@@ -223,7 +223,7 @@ impl Lane {
         };
         // Also if the chain takes the block back: a node had it.
         attempt.hints.accepted = true;
-        let (slot, version) = (attempt.slot, attempt.version);
+        let (slot, version, no_op) = (attempt.slot, attempt.version, attempt.no_op);
         record.mined = Some(receipt.clone());
         record.work.looks = 0;
         record.work.cheap = Cheap::No;
@@ -242,7 +242,7 @@ impl Lane {
         tx.status.look_for(Some(receipt.hash));
         tx.status.receipt = Some(receipt.clone());
         self.changes.tx(tx, now);
-        self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version });
+        self.changes.journal(Some(tx.id), now, Entry::Mined { receipt, version, no_op });
     }
 
     /// The stored receipt of a slot has been looked up again: what was found counts.

@@ -70,7 +70,7 @@ fn kinds() -> Vec<Kind> {
         ("broadcast", Some("tx.broadcast"), vec![hash(), report()]),
         ("send_answered", None, vec![hash(), report()]),
         ("at_ceiling", None, vec![slot(), has("needed", refer("Wei")), has("ceiling", refer("Wei"))]),
-        ("mined", Some("tx.mined"), vec![receipt(), version()]),
+        ("mined", Some("tx.mined"), vec![receipt(), version(), has("noOp", flag())]),
         ("reorged", Some("tx.reorged"), vec![hash(), block()]),
         ("recheck_began", None, vec![slot()]),
         ("final_reorged", Some("chain.final_reorged"), vec![hash(), block()]),

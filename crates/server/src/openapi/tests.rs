@@ -196,7 +196,7 @@ fn entries() -> Vec<Entry> {
         Entry::Broadcast { hash, report: report() },
         Entry::SendAnswered { hash, report: report() },
         Entry::AtCeiling { slot, needed: Price(2), ceiling: Price(1) },
-        Entry::Mined { receipt: receipt(), version },
+        Entry::Mined { receipt: receipt(), version, no_op: false },
         Entry::Reorged { hash, block },
         Entry::RecheckBegan { slot },
         Entry::FinalReorged { hash, block },

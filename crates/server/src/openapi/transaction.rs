@@ -230,6 +230,11 @@ fn receipt() -> Value {
                 said(refer("Wei"), "what a rollup charged on top for its bytes on the parent chain"),
             ),
             may("contractAddress", refer("Address")),
+            may("version", said(refer("Version"), "which version this is; of one transaction, not in lists")),
+            may(
+                "noOp",
+                said(json!({ "type": "boolean" }), "true: it did nothing of what was asked; not in lists"),
+            ),
         ],
     )
 }

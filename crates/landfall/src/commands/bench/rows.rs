@@ -187,7 +187,7 @@ fn add(commit: &mut LaneCommit, step: Step, at: Millis, n: u64, slot: Slot) {
         Step::Mine => {
             status.state = TxState::Mined;
             status.receipt = Some(receipt.clone());
-            Entry::Mined { receipt, version }
+            Entry::Mined { receipt, version, no_op: false }
         }
         Step::Confirm => {
             status.state = TxState::Confirmed;

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::show::{delegation, delegations};
 use super::{decided, find};
-use crate::amount;
 use crate::cli::TxDecision;
 use crate::output::{self, text};
 
@@ -67,13 +66,9 @@ fn content(tx: &Value, version: u32) -> Option<String> {
     if payload.is_null() {
         return Some(format!("version {version}: a no-op"));
     }
-    let to = if payload["to"].is_string() { text(payload, "to") } else { "a new contract".to_owned() };
-    let data = payload["data"].as_str().map_or(0, |data| data.trim_start_matches("0x").len() / 2);
-    let bytes = if data == 1 { "1 byte".to_owned() } else { format!("{data} bytes") };
-    let value = amount::shown_text(&text(payload, "value"));
     let delegates = delegations(&text(tx, "signer"), payload);
     let also = delegates.iter().map(|said| format!("; it {said}")).collect::<String>();
-    Some(format!("version {version}: to {to}, value {value}, {bytes} of data{also}"))
+    Some(format!("version {version}: {}{also}", super::show::content(payload)))
 }
 
 /// The question about one that may have landed, or that gives the signer's account to somebody's code.

@@ -32,6 +32,12 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     let line = |name: &str, value: String| println!("{name:<14} {value}");
     line("txId", text(tx, "txId"));
     line("state", output::state(&text(tx, "state")));
+    if tx["cancelling"] == true {
+        line(
+            "cancelling",
+            "yes: it ends as cancelled, unless the chain takes what was sent first".to_owned(),
+        );
+    }
     if tx["stuckReason"].is_string() {
         line("why", text(tx, "stuckReason"));
     }
@@ -73,6 +79,15 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     }
     line("accepted", text(tx, "acceptedAt"));
     line("updated", text(tx, "updatedAt"));
+}
+
+/// What a content does, in one line.
+pub(super) fn content(payload: &Value) -> String {
+    let to = if payload["to"].is_string() { text(payload, "to") } else { "a new contract".to_owned() };
+    let data = payload["data"].as_str().map_or(0, |data| data.trim_start_matches("0x").len() / 2);
+    let bytes = if data == 1 { "1 byte".to_owned() } else { format!("{data} bytes") };
+    let value = amount::shown_text(&text(payload, "value"));
+    format!("to {to}, value {value}, {bytes} of data")
 }
 
 /// The caller's name, its key, and for those who may see it the address it came from.
@@ -123,6 +138,11 @@ fn version(tx: &Value) -> Option<String> {
         Some(won) if is_no_op(won) => format!("{shown} of {newest}; a no-op (version {won}) took its nonce"),
         Some(_) => format!("{shown} of {newest}, which the chain took"),
         None if has_ended(tx) => format!("{shown} of {newest}"),
+        None if tx["receipt"]["noOp"] == true => format!(
+            "{shown} of {newest} is shown, and NOT done: a no-op (version {}) is in block {}. That decides once it is final",
+            text(tx, "receipt.version"),
+            text(tx, "receipt.blockNumber")
+        ),
         None => format!("{shown} of {newest}; the chain decides which wins"),
     })
 }
@@ -138,5 +158,15 @@ mod tests {
         let of = |state: &str| version(&json!({ "state": state, "payloadVersion": 2, "version": 2 }));
         assert_eq!(of("broadcast").as_deref(), Some("2 of 2; the chain decides which wins"));
         assert_eq!(of("cancelled").as_deref(), Some("2 of 2"));
+    }
+
+    #[test]
+    fn a_no_op_in_a_block_is_not_shown_as_what_was_asked_for() {
+        let tx = json!({
+            "state": "mined", "payloadVersion": 1, "version": 2, "receipt": { "version": 2, "noOp": true, "blockNumber": 57 },
+            "contents": [{ "version": 1 }, { "version": 2, "noOp": true }],
+        });
+        let said = version(&tx).unwrap_or_default();
+        assert!(said.contains("NOT done") && said.contains("no-op (version 2) is in block 57"), "{said}");
     }
 }
