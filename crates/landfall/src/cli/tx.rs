@@ -36,6 +36,8 @@ pub(crate) enum Tx {
     #[command(after_help = "Example:\n  landfall tx cancel invoice-17")]
     Cancel(TxName),
     /// Replace a pending transaction; the chain decides which version wins.
+    ///
+    /// What is not said stays as it was.
     #[command(
         after_help = "Example:\n  landfall tx replace invoice-17 --to 0x70997970C51812dc3A010C7d01b50e0d17dc79C8 --value 2ether --max-fee 90gwei"
     )]
@@ -92,16 +94,16 @@ pub(crate) struct TxName {
 pub(crate) struct TxReplace {
     #[command(flatten)]
     pub(crate) name: TxName,
-    /// The recipient; leave out to create a contract.
+    /// The new recipient.
     #[arg(long)]
     pub(crate) to: Option<String>,
-    /// The amount in wei, or as 1.5ether, 20gwei.
-    #[arg(long, default_value = "0", value_parser = wei, value_name = "AMOUNT")]
-    pub(crate) value: U256,
-    /// Call data in hex.
+    /// The new amount in wei, or as 1.5ether, 20gwei.
+    #[arg(long, value_parser = wei, value_name = "AMOUNT")]
+    pub(crate) value: Option<U256>,
+    /// The new call data in hex; 0x for none.
     #[arg(long)]
     pub(crate) data: Option<String>,
-    /// The gas limit; estimated if left out.
+    /// The new gas limit. Left out, it stays, and is estimated again where the recipient or the data change.
     #[arg(long)]
     pub(crate) gas: Option<u64>,
     /// slow, normal or fast.

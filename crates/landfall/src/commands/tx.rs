@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use alloy_primitives::U256;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use landfall_client::{Accepted, CommandAccepted, Payload, State, Transaction, TxFilter};
 use serde_json::{Map, Value, json};
@@ -101,14 +101,35 @@ fn speed(speed: Option<&String>) -> Map<String, Value> {
 }
 
 async fn replace(args: TxReplace) -> Result<ExitCode> {
-    let payload = payload(args.value, &args.to, &args.data, args.gas);
     let mut options = speed(args.speed.as_ref());
     if let Some(price) = &args.max_fee {
         options.insert("maxFeePerGas".to_owned(), json!(price.to_string()));
     }
     let (client, id) = find::tx(&args.name).await?;
+    let payload = changed(&client.transaction(&id).await?, &args)?;
+    if !args.name.remote.json {
+        println!("new content: {}", show::content(&json!(payload)));
+    }
     let stored = client.replace(&id, &payload, &options).await?;
     Ok(told(&client, &id, &stored, &args.name.remote).await)
+}
+
+/// The newest content of the transaction, with what was said in the place of what it was.
+fn changed(tx: &impl serde::Serialize, args: &TxReplace) -> Result<Payload> {
+    let tx = json!(tx);
+    let contents = tx["contents"].as_array().into_iter().flatten().rev();
+    let newest = contents.map(|one| &one["payload"]).find(|payload| payload.is_object());
+    let newest = newest.unwrap_or(&tx["payload"]);
+    let mut payload: Payload =
+        serde_json::from_value(newest.clone()).context("what is to be changed cannot be read")?;
+    if args.to.is_some() || args.data.is_some() {
+        payload.gas = None;
+    }
+    payload.to = args.to.clone().or(payload.to);
+    payload.value = args.value.map(|value| value.to_string()).or(payload.value);
+    payload.data = args.data.clone().or(payload.data);
+    payload.gas = args.gas.or(payload.gas);
+    Ok(payload)
 }
 
 fn payload(value: U256, to: &Option<String>, data: &Option<String>, gas: Option<u64>) -> Payload {
