@@ -199,7 +199,7 @@ async fn foreign(chain: &Chain) -> BTreeSet<u64> {
 fn told(ear: &Ear) -> BTreeSet<u64> {
     let of_event = |heard: &Heard| match heard.name.as_str() {
         "lane.adopted" => heard.data["nonces"].as_array().cloned().unwrap_or_default(),
-        "tx.displaced" => vec![heard.data["nonce"].clone()],
+        "tx.displaced" => vec![heard.data["slot"].clone()],
         _ => Vec::new(),
     };
     ear.heard().iter().flat_map(of_event).filter_map(|nonce| nonce.as_u64()).collect()

@@ -39,6 +39,8 @@ impl Ground {
                 let mut config = landfall_devchain::Config::new(Arc::new(unix_seconds));
                 config.chain_id = CHAIN_ID;
                 config.seed = seed;
+                // What it calls final, no reorganisation of the miner's may take back.
+                (config.safe_depth, config.finalized_depth) = (super::FINALITY, super::FINALITY);
                 Node::BuiltIn(Devchain::start(config).await?)
             }
         };
