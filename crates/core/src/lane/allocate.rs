@@ -46,7 +46,12 @@ struct Candidate {
 
 /// This attempt, if it wins, uses up the slot after its own.
 pub(super) fn uses_two(tx: &Transaction, winner: &Attempt) -> bool {
-    !winner.no_op && tx.call_of(winner.version).authorizes_sender()
+    !winner.no_op && takes_next(tx, winner.version)
+}
+
+/// This content of it uses up the slot after its own. Asked of every slot that ends: it copies nothing.
+pub(super) fn takes_next(tx: &Transaction, version: ContentVersion) -> bool {
+    tx.takes_two_slots() && tx.payload_of(version).authorizes_sender()
 }
 
 impl Lane {
