@@ -152,7 +152,7 @@ impl Lane {
             }
             self.hold_if_forgotten(id, now);
             if is_held {
-                self.show_next(id, now);
+                self.show_next(id, None, now);
             }
         }
     }
