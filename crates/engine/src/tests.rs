@@ -2,6 +2,7 @@
 //! a store that takes no commit. On the memory store, with a chain that cannot be reached.
 
 mod accept;
+mod behind;
 mod clock;
 mod commands;
 mod sessions;

@@ -45,10 +45,10 @@ impl Lane {
         let ahead = self.prepared_ahead();
         let here = self.waiting.unsigned() as u64;
         // Few are counted as held up without a look at each: it only makes the load reach further.
-        let few = ahead.min(ENOUGH);
+        let few = self.few();
         let held_up = if here < few { here } else { self.held_up(few) };
-        let reads_all = self.cancelling_all || self.reads_all();
-        let enough = here - held_up >= few && !reads_all;
+        let reads_all = self.reads_on();
+        let enough = self.are_enough(here - held_up);
         // A load begins at the front of the queue: it must reach beyond what is here, or it would show that again for ever.
         let ahead = match reads_all {
             true => ahead.max(here.saturating_mul(2)).max(super::cancel_all::STEP),
@@ -70,6 +70,21 @@ impl Lane {
         self.load.more = false;
         self.load.news = false;
         plan.actions.push(Action::Load { limit, taken: self.taken_commands() });
+    }
+
+    /// So many that could have a slot are enough in memory.
+    fn few(&self) -> u64 {
+        self.prepared_ahead().min(ENOUGH)
+    }
+
+    /// The queue is read to its end, however many are in memory.
+    fn reads_on(&self) -> bool {
+        self.cancelling_all || self.reads_all()
+    }
+
+    /// With so many in memory that could have a slot, no more of the queue is read.
+    pub(super) fn are_enough(&self, able: u64) -> bool {
+        able >= self.few() && !self.reads_on()
     }
 
     pub(super) fn take_loaded(&mut self, loaded: Loaded, now: Millis) {
@@ -137,7 +152,7 @@ impl Lane {
             }
             self.hold_if_forgotten(id, now);
             if is_held {
-                self.show_next(id, now);
+                self.show_next(id, None, now);
             }
         }
     }

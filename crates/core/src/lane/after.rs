@@ -244,7 +244,11 @@ impl Lane {
         if let Some(held) = &tx.status.held {
             return Some(match held.code {
                 ReasonCode::MayHaveLanded if tx.status.forgotten_as.is_none() => {
-                    format!("{}; approve it to have it sent, or reject it", held.text)
+                    format!(
+                        "{}; approve it only if both are wanted, and it is sent beside that one; reject it if it is that one, handed in \
+                         once more",
+                        held.text
+                    )
                 }
                 ReasonCode::MayHaveLanded => {
                     format!("{}; approve it if it is another one, reject it if it is that one", held.text)

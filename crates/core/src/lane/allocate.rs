@@ -46,7 +46,12 @@ struct Candidate {
 
 /// This attempt, if it wins, uses up the slot after its own.
 pub(super) fn uses_two(tx: &Transaction, winner: &Attempt) -> bool {
-    !winner.no_op && tx.call_of(winner.version).authorizes_sender()
+    !winner.no_op && takes_next(tx, winner.version)
+}
+
+/// This content of it uses up the slot after its own. Asked of every slot that ends: it copies nothing.
+pub(super) fn takes_next(tx: &Transaction, version: ContentVersion) -> bool {
+    tx.takes_two_slots() && tx.payload_of(version).authorizes_sender()
 }
 
 impl Lane {
@@ -373,14 +378,8 @@ impl Lane {
         if free.is_empty() {
             return free;
         }
-        let coming = self.load.news || self.load.more || self.load.running;
         let wanted = match self.held() {
-            None => {
-                let means = self.means();
-                let takes =
-                    |waiting: &Waiting| !waiting.tx.takes_two_slots() && !self.is_held_up(waiting, &means);
-                coming || self.waiting.values().any(|waiting| takes(waiting))
-            }
+            None => self.is_slot_wanted(),
             Some(Hold::Paused) => false,
             Some(
                 Hold::StoreOlder { .. }
@@ -399,6 +398,17 @@ impl Lane {
             ) => true,
         };
         if wanted { Vec::new() } else { free }
+    }
+
+    /// A transaction that waits here, or that is still to be read, can take a returned slot. One that takes two slots cannot; where so many of those
+    /// are here that nothing more is read, nothing else comes, and the slot would keep them waiting for ever.
+    fn is_slot_wanted(&self) -> bool {
+        let means = self.means();
+        let able = || self.waiting.values().filter(|waiting| !self.is_held_up(waiting, &means));
+        let comes = self.load.news || self.load.more || self.load.running;
+        let unsigned = || able().filter(|waiting| !matches!(waiting.prep(), Prep::Signing { .. }));
+        able().any(|waiting| !waiting.tx.takes_two_slots())
+            || (comes && !self.are_enough(unsigned().count() as u64))
     }
 
     /// Slots below our own, or below the next one, that the chain has not used and that were never ours: a stranger's transaction, which had

@@ -173,7 +173,7 @@ impl Lane {
         let shown = held_for.filter(|_| self.known(id).is_some_and(|tx| tx.status.may_have_landed()));
         // Another transaction was that one, by a word that came first: whoever looks again sees what is left.
         if shown.is_some_and(|slot| !self.row.forgotten.contains_key(&slot)) {
-            return self.show_next(id, now);
+            return self.show_next(id, None, now);
         }
         let (code, text) = match shown {
             Some(_) => (ReasonCode::LandedBefore, "a person said that it has landed already"),

@@ -568,25 +568,26 @@ impl Lane {
     }
 
     /// Others that were held for a slot which is accounted for now show the next one that did the same, if there is one.
-    fn show_anew(&mut self, gone: Slot, but: TxId, now: Millis) {
+    fn show_anew(&mut self, gone: Slot, was: TxId, now: Millis) {
         let held = self.waiting.values().filter(|waiting| waiting.tx.status.forgotten_as == Some(gone));
-        let held: Vec<TxId> = held.map(|waiting| waiting.tx.id).filter(|id| *id != but).collect();
-        for id in held {
-            self.show_next(id, now);
+        let held: Vec<TxId> = held.map(|waiting| waiting.tx.id).filter(|id| *id != was).collect();
+        for other in held {
+            self.show_next(other, Some(was), now);
         }
     }
 
-    /// A transaction that is held for a slot which is accounted for shows the next that did the same. If all are accounted for, it has not landed;
-    /// it goes on by a person's word all the same, who may have meant it by one that was rejected.
-    pub(super) fn show_next(&mut self, id: TxId, now: Millis) {
+    /// A transaction that is held for a slot which is accounted for shows the next that did the same. If all are accounted for, it is none of
+    /// them; it goes on by a person's word all the same, since it may ask for what `was` has done once more.
+    pub(super) fn show_next(&mut self, id: TxId, was: Option<TxId>, now: Millis) {
         let Some(tx) = self.waiting.by_id(id).map(|waiting| &waiting.tx) else { return };
-        let is_gone = |slot: Slot| !self.row.forgotten.contains_key(&slot);
-        if !tx.status.may_have_landed() || !tx.status.forgotten_as.is_some_and(is_gone) {
+        let is_gone = |slot: &Slot| !self.row.forgotten.contains_key(slot);
+        let Some(gone) = tx.status.forgotten_as.filter(is_gone).filter(|_| tx.status.may_have_landed())
+        else {
             return;
-        }
+        };
         match self.forgotten_alike(tx) {
-            Some(slot) => self.show(id, Some(slot), now),
-            None => self.show(id, None, now),
+            Some(slot) => self.show(id, slot, now),
+            None => self.show_none(id, gone, was, now),
         }
     }
 
@@ -607,15 +608,24 @@ impl Lane {
         for (id, slot) in held.into_iter().filter(|(_, slot)| !seen.insert(*slot)) {
             let did = self.row.forgotten.get(&slot);
             if let Some(other) = did.and_then(|did| spare.get_mut(did)).and_then(Vec::pop) {
-                self.show(id, Some(other), now);
+                self.show(id, other, now);
             }
         }
     }
 
-    /// A held transaction shows this nonce from now on, or that there is none left.
-    fn show(&mut self, id: TxId, slot: Option<Slot>, now: Millis) {
+    /// A held transaction shows this nonce from now on.
+    fn show(&mut self, id: TxId, slot: Slot, now: Millis) {
+        self.show_held(id, may_have_landed(slot), Some(slot), now);
+    }
+
+    /// There is no nonce left that it could be, since this one was another transaction.
+    fn show_none(&mut self, id: TxId, gone: Slot, was: Option<TxId>, now: Millis) {
+        self.show_held(id, was_another(gone, was), None, now);
+    }
+
+    fn show_held(&mut self, id: TxId, reason: Reason, slot: Option<Slot>, now: Millis) {
         self.waiting.change(id, |tx| {
-            tx.status.held = Some(slot.map_or_else(has_not_landed, may_have_landed));
+            tx.status.held = Some(reason);
             tx.status.forgotten_as = slot;
             self.changes.tx(tx, now);
         });
@@ -636,8 +646,13 @@ fn may_have_landed(slot: Slot) -> Reason {
     Reason { code: ReasonCode::MayHaveLanded, text }
 }
 
-fn has_not_landed() -> Reason {
-    let text = "each nonce that did the same is accounted for by now, so it has not landed".to_owned();
+/// Two that ask for the same may be one payment that was handed in twice: whoever lets this one go on has to look at the other.
+fn was_another(slot: Slot, was: Option<TxId>) -> Reason {
+    let other = was.map_or_else(|| "another transaction".to_owned(), |id| format!("transaction {id}"));
+    let text = format!(
+        "each nonce that did the same is accounted for by now; by a person's word nonce {slot} was {other}, which asked for the same as \
+         this one"
+    );
     Reason { code: ReasonCode::MayHaveLanded, text }
 }
 

@@ -10,6 +10,7 @@
 //!
 //! What a transaction that had ended before is settled as changes nothing of how it ended.
 
+use super::allocate::takes_next;
 use super::finish::has_reverted;
 use super::{Lane, SlotRecord};
 use crate::journal::Entry;
@@ -118,7 +119,9 @@ impl Lane {
             self.spend(slot, receipt, now);
         }
         if let Some(mut tx) = self.bound.remove(&id) {
-            if tx.takes_two_slots() {
+            if taken.did == Did::Same && takes_next(&tx, taken.version) {
+                self.end_second(slot, taken.block);
+            } else if tx.takes_two_slots() {
                 self.free_second_slot(slot);
             }
             if taken.did != Did::Same {

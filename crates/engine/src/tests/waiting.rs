@@ -108,13 +108,8 @@ fn what_a_submission_takes_in_the_store_is_told_without_writing_it_down_and_neve
                 origin: Some(Arc::new(origin.clone())),
                 ..submission()
             };
-            let parts = (
-                &told.payload,
-                &told.options,
-                &told.request_id,
-                told.origin.as_deref(),
-                told.fingerprint().unwrap(),
-            );
+            let origin = told.origin.as_deref();
+            let parts = (&told.payload, &told.options, &told.request_id, origin, told.fingerprint().unwrap());
             let stored = serde_json::to_string(&parts).unwrap().len() as u64;
             let bytes = told.stored_bytes();
             assert!((stored..=2 * stored + 1_024).contains(&bytes), "{bytes} told, {stored} stored");

@@ -87,6 +87,28 @@ fn a_returned_slot_that_nothing_waits_for_gets_a_no_op() {
     assert!(world.desk.lane.is_idle());
 }
 
+/// Those that wait take two nonces each, and a returned one cannot begin a pair. So many of them are here that nothing else is read.
+#[test]
+fn a_returned_slot_that_only_delegations_wait_for_gets_a_no_op() {
+    for (max_in_flight, waiting) in [(1, 3), (4, 10)] {
+        let (mut world, above) = world_with_a_returned_slot();
+        let settings = LaneSettings { max_in_flight, ..remote() };
+        world.desk.settings = std::sync::Arc::new(settings);
+        let ids: Vec<_> = (0..waiting)
+            .map(|_| world.desk.admit(super::delegate::delegating(), Options::default()))
+            .collect();
+        world.play(Step::Crash);
+        world.show(0, true);
+        for _ in 0..3 * waiting {
+            world.finalise();
+        }
+        assert!(world.attempts(5)[0].no_op, "{:?}", world.attempts(5));
+        for id in ids.into_iter().chain([above]) {
+            assert_eq!(world.desk.store.state(id), TxState::Confirmed, "{max_in_flight} in flight");
+        }
+    }
+}
+
 #[test]
 fn a_returned_slot_is_filled_in_a_pause_too_since_those_above_go_on() {
     let (mut world, above) = world_with_a_returned_slot();

@@ -354,9 +354,9 @@ fn nonces_that_are_used_up_after_an_acceptance_count_once_they_are_settled() {
     assert_eq!(world.desk.store.state(waits), TxState::Confirmed);
 }
 
-/// Two that do the same wait, and one has landed. When a person has said which, the other has not.
+/// Two that do the same wait, and one has landed. When a person has said which, the other is shown that one and is not called landed.
 #[test]
-fn one_that_is_left_when_each_nonce_is_accounted_for_is_not_called_landed() {
+fn one_that_is_left_when_each_nonce_is_accounted_for_names_the_one_that_was_it() {
     let mut world = world(settings());
     put_back(&mut world, &payment(7));
     let both: Vec<TxId> = (0..2).map(|_| world.submit_as(payment(7), Options::default())).collect();
@@ -372,10 +372,30 @@ fn one_that_is_left_when_each_nonce_is_accounted_for_is_not_called_landed() {
     assert_eq!(world.desk.store.state(both[1]), TxState::Accepted, "one nonce is not two payments");
     assert_eq!(shown(&world, both[1]), None);
     let why = world.desk.lane.explain(both[1], world.desk.now).unwrap();
-    assert!(why.contains("accounted for") && why.contains("approve it to have it sent"), "{why}");
+    let was = format!("by a person's word nonce 5 was transaction {}, which asked for the same", both[0]);
+    assert!(why.contains(&was) && why.contains("approve it only if both are wanted"), "{why}");
+    assert!(!why.contains("not landed"), "it may have been handed in twice: {why}");
     world.command(CommandKind::Approve { tx: both[1], version: None, held_for: None });
     world.use_up_forgotten();
     assert_eq!(world.desk.store.state(both[1]), TxState::Confirmed);
     let first = world.desk.store.tx(both[0]).status.reason.clone();
     assert_eq!(first.map(|reason| reason.code), Some(ReasonCode::LandedBefore));
+}
+
+/// It was not read yet when a person spoke of the other.
+#[test]
+fn one_whose_nonce_was_accounted_for_before_it_was_read_says_that_another_was_it() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let id = world.submit_as(payment(7), Options::default());
+    world.submit_as(payment(7), Options::default());
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.store.tx(id).status.forgotten_as, Some(Slot(5)));
+    world.desk.store.row.forgotten.clear();
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    let why = world.desk.lane.explain(id, world.desk.now).unwrap();
+    assert!(why.contains("nonce 5 was another transaction, which asked for the same as this one"), "{why}");
 }

@@ -1,11 +1,11 @@
-use super::super::test_world::{COMMANDS, Fault, Step, World, payment};
+use super::super::test_world::{COMMANDS, Fault, Step, World, payment, payment_with_gas};
 use super::{Kind, remote, settings, world};
 use crate::journal::Entry;
 use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
-use crate::request::Options;
+use crate::request::{OnDisplaced, Options};
 use crate::settings::LaneSettings;
-use crate::transaction::TxState;
+use crate::transaction::{TxState, Whose};
 use crate::{Slot, Wei};
 
 #[test]
@@ -257,6 +257,48 @@ fn a_resume_is_read_however_many_fills_wait_for_it() {
         }
         assert_eq!(world.open_commands(), 0, "in the end all are done");
     }
+}
+
+/// Until the chain is seen none of them can be done.
+#[test]
+fn a_pause_is_read_however_many_resets_wait_for_the_chain() {
+    let mut world = world(settings());
+    world.play(Step::Crash);
+    for kind in std::iter::repeat_n(CommandKind::Reset, 3 * COMMANDS).chain([CommandKind::Pause]) {
+        world.desk.store.command(kind, world.desk.now);
+    }
+    for _ in 0..8 {
+        world.settle();
+        world.wait(20);
+    }
+    assert!(world.desk.store.row.paused);
+    assert_eq!(world.open_commands(), 3 * COMMANDS, "the chain was not seen");
+    world.show(0, true);
+    world.read_on();
+    assert_eq!(world.open_commands(), 0);
+}
+
+/// They are followed once the chain still shows what they are about.
+#[test]
+fn a_pause_is_read_however_many_words_on_a_taken_nonce_wait_for_the_chain() {
+    let (mut world, id) = super::prove::taken(super::prove::wishing(OnDisplaced::Requeue));
+    let taker = super::prove::like(&payment_with_gas(1));
+    let hash = taker.hash;
+    world.proven(5, Some(taker));
+    world.play(Step::Crash);
+    let settle = CommandKind::Settle { tx: id, whose: Whose::Foreign, hash };
+    for kind in std::iter::repeat_n(settle, 3 * COMMANDS).chain([CommandKind::Pause]) {
+        world.desk.store.command(kind, world.desk.now);
+    }
+    for _ in 0..8 {
+        world.settle();
+        world.wait(20);
+    }
+    assert!(world.desk.store.row.paused);
+    assert_eq!(world.open_commands(), 3 * COMMANDS, "the chain was not seen");
+    world.show(0, true);
+    world.read_on();
+    assert_eq!((world.open_commands(), world.slot_of(id)), (0, None), "it waits for another nonce");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Transactions that may have landed before the store was put back: why each is held, and what a person's word does.
 
-use super::super::test_world::{Fault, payment};
+use super::super::test_world::{Fault, Step, payment, payment_with_gas};
 use super::older::{accept, put_back, used};
 use super::put_back::never_used;
 use super::{Kind, World, remote, settings, world};
 use crate::journal::Entry;
 use crate::lane::{Hold, LaneEvent};
 use crate::ports::store::CommandKind;
-use crate::request::{After, AfterState, OnFailure, Options, Payload};
+use crate::request::{After, AfterState, OnDisplaced, OnFailure, Options, Payload};
 use crate::settings::LaneSettings;
 use crate::transaction::{Reason, ReasonCode, Terms, TxState};
 use crate::{ContentVersion, Slot, TxId};
@@ -409,4 +409,29 @@ fn the_nonce_that_is_shown_is_the_one_that_did_the_newest_content() {
     world.command(CommandKind::Reject { tx: id, version: None, held_for: None });
     world.rest();
     assert_eq!(world.desk.store.row.forgotten.keys().copied().collect::<Vec<_>>(), [Slot(5)]);
+}
+
+/// Another nonce did the same while it was reserved. A stranger takes its own, and it is not sent with the next.
+#[test]
+fn one_whose_reserved_nonce_was_taken_is_held_for_what_another_nonce_did_meanwhile() {
+    let mut world = world(LaneSettings { on_displaced: OnDisplaced::Requeue, ..remote() });
+    let out = world.broadcast();
+    let reserved = world.submit_as(payment_with_gas(7), Options::default());
+    world.carry(Kind::Load, Fault::None);
+    world.take(Kind::Sign);
+    assert_eq!((world.slot_of(out), world.slot_of(reserved)), (Some(5), Some(6)));
+    world.desk.pass(1);
+    world.play(Step::Crash);
+    used(&mut world, &payment(7));
+    used(&mut world, &payment(99));
+    world.settle_strangers();
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(6), last: Slot(6), .. })));
+    world.command(CommandKind::Resume);
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let status = world.desk.store.tx(reserved).status.clone();
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+    assert_eq!(status.forgotten_as, Some(Slot(5)));
 }

@@ -62,6 +62,30 @@ fn what_was_confirmed_and_taken_back_is_sent_again_with_the_same_bytes_and_stays
     }
 }
 
+/// Endpoints that are at a lower head show nothing of its block, neither that it stands nor that it is gone. The views that come next go on from
+/// there, block by block.
+#[test]
+fn what_was_taken_back_above_a_head_that_fell_is_sent_again_when_the_chain_has_grown_that_far() {
+    let mut world = deep_world();
+    let id = confirmed(&mut world);
+    world.chain.reorg(4, false, 0, world.desk.now);
+    world.show(0, true);
+    assert_eq!(
+        told(&world, id, |entry| matches!(entry, Entry::FinalReorged { .. })),
+        0,
+        "nobody can say yet"
+    );
+    for _ in 0..2 {
+        world.chain.mine(0, true, world.desk.now);
+        world.show(0, true);
+    }
+    assert_eq!(told(&world, id, |entry| matches!(entry, Entry::FinalReorged { .. })), 1, "an alarm");
+    world.rest();
+    assert_eq!(world.chain.pool.get(&Slot(5)), Some(&world.attempts(5)[0].hash));
+    world.calm_down(40);
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+}
+
 #[test]
 fn a_slot_that_has_ended_is_history_once_the_chain_cannot_take_it_back() {
     let mut world = deep_world();

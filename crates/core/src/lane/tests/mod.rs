@@ -24,6 +24,7 @@ mod guards;
 mod held;
 mod hurry;
 mod keep;
+mod not_compared;
 mod older;
 mod pair;
 mod probe;

@@ -1,4 +1,4 @@
-use super::super::test_world::{COMMANDS, Fault, payment};
+use super::super::test_world::{COMMANDS, Fault, Step, payment};
 use super::{Kind, World, remote, settings, world};
 use crate::lane::{Action, Hold, LaneEvent};
 use crate::ports::chain::Taker;
@@ -297,11 +297,8 @@ fn what_lands_late_in_a_lane_that_was_accepted_is_remembered_too() {
     assert_eq!(world.slot_of(late), None, "it may have landed");
 }
 
-#[test]
-fn slots_that_nobody_can_read_hold_an_accepted_store_until_a_person_resumes_it() {
-    let mut world = world(settings());
-    put_back(&mut world, &payment(7));
-    let waits = world.submit_as(payment(7), Options::default());
+/// The store is accepted, and nobody can say what took any slot.
+pub(super) fn unreadable(world: &mut World) {
     world.desk.store.older = None;
     world.command(CommandKind::AcceptStore { seen: None });
     world.show(0, true);
@@ -315,7 +312,33 @@ fn slots_that_nobody_can_read_hold_an_accepted_store_until_a_person_resumes_it()
         world.turn(answers);
         world.wait(30_000);
     }
+}
+
+#[test]
+fn slots_that_nobody_can_read_hold_an_accepted_store_until_a_person_resumes_it() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    let waits = world.submit_as(payment(7), Options::default());
+    unreadable(&mut world);
     assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(5), .. })));
+    assert_eq!(world.slot_of(waits), None);
+}
+
+/// The copy holds a resume that was not followed yet. Whoever gave it knew nothing of what the copy has forgotten, however often that was seen since.
+#[test]
+fn a_resume_from_the_copy_does_not_mean_what_it_has_forgotten_also_if_the_process_died_meanwhile() {
+    let mut world = world(settings());
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    put_back(&mut world, &payment(7));
+    let waits = world.submit_as(payment(8), Options::default());
+    for _ in 0..2 {
+        world.show(0, true);
+        world.rest();
+        world.play(Step::Crash);
+    }
+    unreadable(&mut world);
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(5), .. })));
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done), "it was heard");
     assert_eq!(world.slot_of(waits), None);
 }
 
@@ -418,6 +441,42 @@ fn an_acceptance_is_read_however_many_commands_wait_for_it_and_they_keep_their_o
     assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
     assert!(!world.desk.store.row.paused, "the last word was a resume");
     assert_eq!(world.desk.lane.hold(), None);
+}
+
+/// The queue is being read when the lane goes on: what that shows comes after the pause that was left where it is.
+#[test]
+fn a_word_that_is_read_while_an_acceptance_is_followed_does_not_overtake_one_that_was_left() {
+    for (left, last) in [(CommandKind::Pause, CommandKind::Resume), (CommandKind::Resume, CommandKind::Pause)]
+    {
+        let mut world = world(settings());
+        world.desk.store.older = Some(older());
+        world.desk.crash();
+        world.show(0, true);
+        world.command(left);
+        world.rest();
+        world.desk.store.older = None;
+        world.desk.pass(7_000);
+        world.command(CommandKind::AcceptStore { seen: None });
+        for _ in 0..3 {
+            world.carry(Kind::Load, Fault::None);
+            world.turn(vec![LaneEvent::Work]);
+        }
+        assert_eq!(
+            world.desk.lane.hold(),
+            Some(Hold::StoreOlder { why: Older::Accepted }),
+            "not by this head"
+        );
+        assert!(world.started(Kind::Load));
+        world.desk.store.command(last.clone(), world.desk.now);
+        world.chain.mine(0, true, world.desk.now);
+        world.show(0, true);
+        assert!(!world.desk.lane.is_older(), "it has gone on, and is still reading");
+        world.carry(Kind::Load, Fault::None);
+        world.turn(vec![LaneEvent::Work]);
+        world.rest();
+        assert_eq!(world.desk.store.row.paused, last == CommandKind::Pause);
+        assert!(world.desk.store.commands.iter().all(|(_, done)| *done));
+    }
 }
 
 #[test]

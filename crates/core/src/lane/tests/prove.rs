@@ -465,3 +465,16 @@ fn a_slot_of_a_delegation_is_taken_alike_only_by_the_same_delegation() {
         assert_eq!(world.desk.store.tx(id).status.taken.is_some(), is_alike);
     }
 }
+
+/// As much, with the same data: all that differs is who was paid.
+#[test]
+fn one_whose_nonce_paid_another_recipient_as_much_is_sent_with_the_next_and_nobody_is_asked() {
+    let (mut world, id) = taken(wishing(OnDisplaced::Requeue));
+    let other = Some(Account(alloy_primitives::Address::repeat_byte(0xdd)));
+    world.proven(5, Some(Taker { to: other, ..like(&payment_with_gas(1)) }));
+    assert!(world.desk.store.tx(id).status.taken.is_none());
+    world.rest();
+    world.finalise();
+    let status = &world.desk.store.tx(id).status;
+    assert_eq!((status.state, status.slot), (TxState::Confirmed, Some(Slot(6))));
+}

@@ -197,12 +197,18 @@ fn no_op() -> Payload {
     nothing
 }
 
+/// As much as the first transaction pays, to somebody else.
+fn paid_to_another() -> Payload {
+    Payload { to: Some(Account(alloy_primitives::Address::repeat_byte(0xdd))), ..payment(1) }
+}
+
 /// A newer copy had cancelled or replaced it, and that was not in a block when the store was accepted.
 #[test]
 fn one_that_was_out_and_whose_slot_something_else_took_waits_for_a_person() {
     for (did, said, state, code) in [
         (no_op(), "may have been cancelled", TxState::Cancelled, ReasonCode::CancelledByCaller),
         (payment(99), "may have been replaced", TxState::Failed, ReasonCode::Displaced),
+        (paid_to_another(), "may have been replaced", TxState::Failed, ReasonCode::Displaced),
     ] {
         let (mut world, id) = out_and_taken(did);
         let status = world.desk.store.tx(id).status.clone();

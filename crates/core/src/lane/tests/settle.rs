@@ -4,9 +4,10 @@ use super::super::test_world::{Fault, Step, World, payment_with_gas};
 use super::prove::{like, taken, wishing};
 use super::{Kind, settings};
 use crate::journal::Entry;
+use crate::lane::LaneEvent;
 use crate::ports::chain::Taker;
 use crate::ports::store::CommandKind;
-use crate::request::OnDisplaced;
+use crate::request::{Authorization, OnDisplaced, SignedAuthorization};
 use crate::settings::LaneSettings;
 use crate::transaction::{ReasonCode, TxState, Whose};
 use crate::view::Receipt;
@@ -215,5 +216,53 @@ fn one_that_had_ended_before_stays_so_and_its_slot_is_settled() {
         world.rest();
         assert!(world.desk.lane.is_idle());
         assert_eq!(world.desk.lane.explain(id, world.desk.now), None);
+    }
+}
+
+/// What took its first nonce carried the authorization too, so both are used up, and that is no stranger's doing.
+#[test]
+fn a_delegation_that_was_ours_has_used_up_both_of_its_nonces() {
+    for cancels in [false, true] {
+        let mut world = super::world(settings());
+        let id = world.submit_as(super::delegate::delegating(), wishing(OnDisplaced::Requeue));
+        world.rest();
+        assert_eq!(world.slot_of(id), Some(5));
+        if cancels {
+            world.cancel(id);
+            world.rest();
+            assert_eq!(world.attempts(6).len(), 1, "a no-op beside that of the first");
+        }
+        for _ in 0..2 {
+            world.play(Step::Foreign);
+        }
+        world.finalise();
+        let asked = super::delegate::delegating().authorization_list.remove(0);
+        let (count, r, s) = (Slot(6), alloy_primitives::U256::from(1), alloy_primitives::U256::from(1));
+        let signed = Some(SignedAuthorization { count, r, s, y_parity: true });
+        let taker = Taker {
+            authorizations: vec![Authorization { signed, ..asked }],
+            ..like(&super::delegate::delegating())
+        };
+        while !world.started(Kind::Prove) {
+            world.wait(15_000);
+            if world.started(Kind::Look) {
+                world.carry(Kind::Look, Fault::NotDone);
+            }
+        }
+        let block = world.winner_block(5);
+        world.turn(vec![LaneEvent::Foreign { slot: Slot(5), block, taker: Some(taker.clone()) }]);
+        world.settle_as(id, Whose::Ours, taker.hash);
+        assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+        assert!(world.desk.store.row.returned.is_empty());
+        assert_eq!(world.desk.lane.hold(), None);
+        world.started.clear();
+        for _ in 0..3 {
+            world.finalise();
+        }
+        let by_others =
+            world.desk.store.journal.iter().filter(|new| matches!(new.entry, Entry::LaneAdopted { .. }));
+        assert_eq!(by_others.count(), 0);
+        let next = world.broadcast();
+        assert_eq!(world.slot_of(next), Some(7));
     }
 }

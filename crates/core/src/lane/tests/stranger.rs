@@ -117,6 +117,25 @@ fn a_reserved_slot_that_a_stranger_took_is_adopted_and_its_transaction_gets_anot
     assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(6), TxState::Mined));
 }
 
+/// All that differs is who was paid: nothing of the reservation was carried out.
+#[test]
+fn a_reserved_slot_that_paid_another_recipient_as_much_is_adopted() {
+    let mut world = world(remote());
+    let id = world.submit();
+    world.carry(Kind::Load, Fault::None);
+    world.take(Kind::Sign);
+    let other = Some(crate::Account(alloy_primitives::Address::repeat_byte(0xdd)));
+    super::older::used(&mut world, &Payload { to: other, ..payment_with_gas(1) });
+    world.show(0, true);
+    world.rest();
+    assert_eq!(world.desk.lane.unknown()[0].same_as, None);
+    for _ in 0..2 {
+        world.finalise();
+    }
+    assert_eq!(world.adopted(), [Slot(5)]);
+    assert_eq!((world.slot_of(id), world.desk.store.state(id)), (Some(6), TxState::Confirmed));
+}
+
 #[test]
 fn a_returned_slot_that_a_stranger_took_is_adopted() {
     let mut world = world(remote());
@@ -337,6 +356,46 @@ fn a_resume_from_before_the_load_does_not_mean_what_was_used_since() {
     world.command(CommandKind::Resume);
     world.rest();
     assert_eq!(world.slot_of(id), Some(7));
+}
+
+/// The process died between the look at the chain and the reading of the word: nobody has said anything in between.
+#[test]
+fn a_resume_does_not_mean_what_was_used_since_however_often_the_process_dies_before_it_reads_it() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id = world.submit();
+    world.rest();
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    world.play(Step::Foreign);
+    for _ in 0..3 {
+        world.loaded_again();
+        assert!(world.holds_for_strangers(), "what was seen is written down");
+    }
+    world.rest();
+    assert!(world.desk.store.commands.iter().all(|(_, done)| *done), "it was heard");
+    world.finalise();
+    assert!(world.holds_for_strangers() && world.adopted().is_empty() && world.slot_of(id).is_none());
+    let unknown: Vec<Slot> = world.desk.lane.unknown().iter().map(|one| one.slot).collect();
+    assert_eq!(unknown, [Slot(6)], "nobody has spoken of it");
+}
+
+/// The lane has shown the nonce to a person, who speaks of it; then the process dies before it reads that.
+#[test]
+fn a_resume_that_is_given_once_every_command_was_read_means_what_was_seen_before_also_after_a_crash() {
+    let mut world = world(settings());
+    world.play(Step::Foreign);
+    world.loaded_again();
+    let id = world.submit();
+    // From here on the lane sees nothing new of the chain.
+    while world.started(Kind::Load) {
+        world.carry(Kind::Load, Fault::None);
+    }
+    assert!(world.holds_for_strangers());
+    world.desk.store.command(CommandKind::Resume, world.desk.now);
+    world.loaded_again();
+    world.rest();
+    assert_eq!((world.desk.lane.hold(), world.slot_of(id)), (None, Some(6)));
 }
 
 /// A copy of the store from before would take what lands there for the stranger's.

@@ -282,6 +282,33 @@ fn a_word_on_one_receipt_says_nothing_of_another() {
     assert_eq!(world.desk.store.state(id), TxState::Confirmed);
 }
 
+/// The block was replaced while the second endpoint was being asked, and the transaction is in another one.
+#[test]
+fn a_receipt_that_comes_while_the_one_before_it_is_asked_about_is_asked_about_as_well() {
+    let mut world = world(settings());
+    let id = world.broadcast();
+    world.chain.mine(100, true, world.desk.now);
+    let head = world.chain.head().at.number;
+    world.chain.witnessed = Some(Witnessed { several: true, ..Witnessed::by_one(head) });
+    world.show(0, true);
+    // The answer takes its time.
+    let Action::Second(before) = world.take(Kind::Second) else { unreachable!() };
+    let before = before[0].1.clone();
+    world.chain.reorg(1, true, 1, world.desk.now);
+    world.chain.mine(100, true, world.desk.now);
+    for _ in 0..4 {
+        world.chain.mine(0, true, world.desk.now);
+    }
+    world.chain.witnessed = Some(Witnessed { several: true, ..Witnessed::by_one(head + 5) });
+    world.show(0, true);
+    assert_ne!(world.receipt_at(Slot(5)).block, before.block);
+    world.turn(vec![LaneEvent::Second(vec![(Slot(5), before, SecondWord::Same)])]);
+    assert_eq!(world.desk.store.state(id), TxState::Mined, "that was another block");
+    world.hear_second();
+    assert_eq!(world.desk.store.state(id), TxState::Confirmed);
+    assert!(!world.desk.store.tx(id).status.single_witness);
+}
+
 #[test]
 fn a_second_endpoint_is_asked_once_two_have_shown_the_block_and_not_where_there_is_one() {
     let mut world = world(settings());

@@ -361,3 +361,55 @@ pub(crate) async fn the_nonces_that_a_caller_gave_are_listed_from_a_number_on(wo
     assert!(from(10, 10).await.is_empty());
     assert!(store.nonces_from(lane(9), &call(None, 0), 10).await.unwrap().is_empty(), "an unknown lane");
 }
+
+/// More than are read at once of anything, before the calls, between them and behind them.
+pub(crate) async fn a_call_is_found_among_hundreds_wherever_its_transaction_is_by_then(mut world: World) {
+    const EACH: u64 = 150;
+    const CALLS: u64 = 4 * EACH;
+    let store = world.store();
+    // In an order that is not that of their nonces, and each behind one that is no call.
+    let numbers: Vec<u64> = (0..CALLS).map(|n| n * 7 % CALLS).collect();
+    let new = |n: u64| called(lane(1), 1 + n, call(Some("a"), 10_000 + n));
+    let other = |n: u64| retried(&request(lane(1), 1 + n), 100_000 + n);
+    for chunk in numbers.chunks(100) {
+        let group = chunk.iter().flat_map(|n| [other(*n), new(*n)]);
+        for answer in store.write(group.map(|new| Write::Admit(Box::new(new))).collect()).await {
+            assert!(matches!(admission(answer), Admission::New(_)));
+        }
+    }
+    // A quarter of them waits, one has bytes, one has ended, and of one only that is known. In the order of their slots.
+    let token = own(store, lane(1)).await;
+    let mut version = 0;
+    for (slot, n) in (0..).zip(numbers.iter().copied().filter(|n| n % 4 > 0)) {
+        let mut bound = bind(lane(1), token, version, 1 + n, slot);
+        bound.txs[0].status.hash = Some(hash(slot * 100));
+        commit(store, bound).await.unwrap();
+        version += 1;
+    }
+    for (slot, n) in (0..).zip(numbers.iter().copied().filter(|n| n % 4 > 0)).filter(|(_, n)| n % 4 > 1) {
+        let mut last = turn(lane(1), token, version);
+        let mut ended = update(1 + n, TxState::Confirmed, Some(slot));
+        ended.status.hash = Some(hash(slot * 100));
+        ended.status.updated_at = if n % 4 == 3 { Millis(2_000) } else { Millis(9_000) };
+        last.txs.push(ended);
+        last.closed.push(Slot(slot));
+        commit(store, last).await.unwrap();
+        version += 1;
+    }
+    assert_eq!(u64::from(forget(store, LATER).await), EACH);
+    world.enter("default").await;
+    let store = world.store();
+    for n in numbers {
+        let told = admit(store, retried(&new(n), 500_000 + n)).await;
+        match (n % 4, &told) {
+            (3, Admission::Removed(kept)) => assert_eq!(kept.id, tx_id(1 + n)),
+            (0..3, Admission::Replay(tx)) => assert_eq!(tx.id, tx_id(1 + n)),
+            _ => panic!("call {n}: {told:?}"),
+        }
+        let known = store.tx_by_call(lane(1), &call(Some("a"), 10_000 + n)).await.unwrap();
+        assert_eq!(known.map(|tx| tx.id), (n % 4 < 3).then(|| tx_id(1 + n)));
+    }
+    let (first, limit) = (call(Some("a"), 10_000), u32::try_from(CALLS).unwrap());
+    let given = store.nonces_from(lane(1), &first, 2 * limit).await.unwrap();
+    assert_eq!(given, (0..CALLS).map(|n| CallerNonce(10_000 + n)).collect::<Vec<_>>());
+}

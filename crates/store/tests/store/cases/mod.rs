@@ -69,7 +69,8 @@ suite! {
         a_key_that_is_known_says_what_is_meant_whatever_the_nonce,
         nonces_repeated_in_one_group_are_replays_of_the_first,
         a_hundred_concurrent_admissions_of_one_call_make_one_row,
-        the_nonces_that_a_caller_gave_are_listed_from_a_number_on;
+        the_nonces_that_a_caller_gave_are_listed_from_a_number_on,
+        a_call_is_found_among_hundreds_wherever_its_transaction_is_by_then;
     fence:
         a_commit_raises_the_version_by_one,
         a_stale_token_is_refused,

@@ -140,12 +140,20 @@ async fn a_kill_while_an_older_store_is_accepted_leaves_it_accepted_or_not() {
     }
 }
 
-/// The number of the last journal entry that the mark beside a file tells.
-fn marked(file: &Path) -> (String, u64) {
+/// A mark as it lies beside a file.
+struct Told {
+    text: String,
+    /// The number of the last journal entry.
+    journal: u64,
+    /// How often the log was moved.
+    moves: u64,
+}
+
+fn marked(file: &Path) -> Told {
     let text = fs::read_to_string(file.with_extension("db.mark")).unwrap();
     let mark: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let journal = mark["journal"].as_u64().unwrap();
-    (text, journal)
+    let number = |name: &str| mark[name].as_u64().unwrap();
+    Told { journal: number("journal"), moves: number("moves"), text }
 }
 
 #[tokio::test]
@@ -155,20 +163,26 @@ async fn a_store_that_never_rests_is_marked_so_that_a_copy_from_seconds_ago_is_n
     let open = || Sqlite::open(file.to_str().unwrap(), &Namespace::default(), &Options::default()).unwrap();
     admit_new(&open(), request(lane(1), 1)).await;
     fs::copy(&file, &copy).unwrap();
-    let (_, at_copy) = marked(&file);
 
     let store = open();
+    let at_copy = marked(&file);
     let begun = tokio::time::Instant::now();
     let mut number = 1;
-    while marked(&file).1 < at_copy + 10 {
+    while marked(&file).journal < at_copy.journal + 10 {
         number += 1;
         admit_new(&store, request(lane(1), number)).await;
+        // Not so many that the log would have to be moved, which is marked as well, and never so few that it would be rest.
+        let (before, stored) = (marked(&file).journal, tokio::time::Instant::now());
+        while marked(&file).journal == before && stored.elapsed() < Duration::from_millis(40) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         assert!(begun.elapsed() < Duration::from_secs(5), "{number} were stored, and the mark is as it was");
     }
-    let (at_kill, _) = marked(&file);
+    let at_kill = marked(&file);
+    assert_eq!(at_kill.moves, at_copy.moves, "the log was not moved");
     drop(store);
     // As if it had been killed then, and the copy put back.
     fs::copy(&copy, &file).unwrap();
-    fs::write(file.with_extension("db.mark"), at_kill).unwrap();
+    fs::write(file.with_extension("db.mark"), at_kill.text).unwrap();
     assert!(open().older().await.unwrap().is_some());
 }
