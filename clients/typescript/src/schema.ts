@@ -1292,6 +1292,7 @@ export interface components {
             chainId: components["schemas"]["ChainId"];
             /** @constant */
             event: "tx.mined";
+            noOp: boolean;
             receipt: components["schemas"]["JournalReceipt"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -1863,6 +1864,7 @@ export interface components {
             by?: components["schemas"]["Caller"];
             /** @constant */
             event: "tx.mined";
+            noOp: boolean;
             receipt: components["schemas"]["JournalReceipt"];
             /** @description its number in the journal of the whole store */
             seq: number;
@@ -2542,10 +2544,14 @@ export interface components {
             dataFee?: components["schemas"]["Wei"];
             effectiveGasPrice: components["schemas"]["Wei"];
             gasUsed: number;
+            /** @description true: it did nothing of what was asked; not in lists */
+            noOp?: boolean;
             /** @enum {string} */
             status: "success" | "reverted";
             transactionHash: components["schemas"]["Hash"];
             transactionIndex: number;
+            /** @description which version this is; of one transaction, not in lists */
+            version?: components["schemas"]["Version"];
         };
         /** @description what stays of a transaction whose history was removed */
         RemovedTransaction: {
