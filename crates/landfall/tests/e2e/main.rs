@@ -55,6 +55,7 @@ mod raw_sends;
 mod readme;
 mod refusals;
 mod restart;
+mod revoked;
 mod rpc;
 mod rpc_nonce;
 mod secrets;

@@ -278,7 +278,7 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
     };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
-    if let Err(problem) = hold(app, (&caller, need), is_read, &mut response) {
+    if let Err(problem) = hold(app, (&caller, need), &asks, path, &mut response) {
         app.metrics.turned_away(NoRoom::Answer);
         response = problem.into_response();
     }
@@ -317,9 +317,11 @@ async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 's
 fn hold(
     app: &App,
     (caller, need): (&Caller, Need),
-    is_read: bool,
+    method: &Method,
+    path: &str,
     response: &mut Response,
 ) -> Result<(), Problem> {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if let Some(length) = length.filter(|length| need != Need::Nobody && *length > LARGE) {
         let strangers = (!caller.is_known()).then(|| Arc::from(""));
@@ -329,8 +331,10 @@ fn hold(
         response.extensions_mut().insert(room);
     }
     if caller.key.is_some() {
-        let receiver = Receiver { keyring: app.keyring.clone(), caller: caller.clone() };
-        response.extensions_mut().insert(receiver);
+        let words = grpc::is_grpc(response.headers()).then_some(keyring::no_longer_good as fn() -> Problem);
+        let grace = if grpc::takes_a_stream(path) { grpc::ENDS_WITHIN } else { Duration::ZERO };
+        let (keyring, caller) = (app.keyring.clone(), caller.clone());
+        response.extensions_mut().insert(Receiver { keyring, caller, grace, words });
     }
     Ok(())
 }
