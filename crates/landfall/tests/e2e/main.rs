@@ -31,6 +31,7 @@ mod doors;
 mod elsewhere;
 mod endpoints;
 mod events;
+mod floods;
 mod funds;
 mod grpc;
 mod help;

@@ -102,6 +102,7 @@ pub(crate) async fn upgrade(
     let largest = asker.app.limits.body.min(LARGEST);
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest).read_buffer_size(READ_BUFFER);
     let line = line.map(|Extension(line)| line);
+    line.iter().for_each(|line| line.becomes_a_socket());
     let held = Held { headers, line, _place: place, _share: of_key };
     Ok(upgrade.on_upgrade(move |socket| serve(asker, held, socket)))
 }
@@ -267,6 +268,7 @@ impl Open {
             Message::Ping(_) | Message::Pong(_) => return self.leave(Some(too_many_controls())),
             Message::Close(_) => return self.leave(None),
         };
+        self.held.line.iter().for_each(|line| line.is_asked(bytes.len()));
         if let Err(problem) = self.known().await {
             self.leave(Some(ending(&problem)));
             return self.refuse(&self.decode(&bytes), problem);
