@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::Version;
+use axum::http::{HeaderMap, Version};
 use axum::response::Response;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
@@ -19,6 +19,8 @@ use tower_service::Service;
 
 use crate::access::{Caller, Keyring};
 use crate::doors::{Line, Peer, Running};
+use crate::grpc;
+use crate::problem::Problem;
 use crate::rpc::MessageRoom;
 
 /// Bytes that are handed on at once: what is left stays here, where it is counted, until the caller takes it.
@@ -48,11 +50,15 @@ impl Watched {
 pub(crate) struct Receiver {
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) caller: Caller,
+    /// How long the answer goes on nevertheless: one that ends itself finishes what it was asked for before.
+    pub(crate) grace: Duration,
+    /// Its end in words, where it can have some; without them it is broken off.
+    pub(crate) words: Option<fn() -> Problem>,
 }
 
 impl<B> Service<axum::http::Request<B>> for Watched
 where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<axum::BoxError>,
 {
     type Response = Response;
@@ -68,7 +74,8 @@ where
         let (line, small, version) = (self.line.clone(), self.small.clone(), request.version());
         request.extensions_mut().insert(Peer(self.line.peer()));
         request.extensions_mut().insert(self.line.clone());
-        let answered = self.router.call(request.map(Body::new));
+        let answered =
+            self.router.call(request.map(|body| Body::new(Asked { body, line: self.line.clone() })));
         Box::pin(async move {
             let mut answer = answered.await?;
             running.is_answered();
@@ -91,6 +98,42 @@ where
                 Body::new(InPieces(flow))
             }))
         })
+    }
+}
+
+/// The body of a request: its bytes are asked for.
+struct Asked<B> {
+    body: B,
+    line: Arc<Line>,
+}
+
+impl<B> http_body::Body for Asked<B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            this.line.is_asked(data.len());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -133,7 +176,7 @@ struct Flow {
     going: Option<Going>,
     /// The rest of what was made and not handed on.
     rest: Bytes,
-    given_up: bool,
+    given_up: Option<End>,
     /// Since when the caller is waited for: it has not asked for more.
     since: Option<Instant>,
     /// When the pace was last looked at, and how long the caller was waited for and how much it took since.
@@ -143,13 +186,22 @@ struct Flow {
     waker: Option<Waker>,
 }
 
+/// The end of an answer that is given up.
+enum End {
+    Broken,
+    /// With trailers, which are sent next.
+    Trailers(HeaderMap),
+    /// They were sent.
+    Said,
+}
+
 impl Flow {
     fn new(going: Going) -> Arc<Mutex<Self>> {
         let now = Instant::now();
         Arc::new(Mutex::new(Self {
             going: Some(going),
             rest: Bytes::new(),
-            given_up: false,
+            given_up: None,
             since: Some(now),
             looked: now,
             waited: Duration::ZERO,
@@ -159,7 +211,7 @@ impl Flow {
     }
 
     fn is_over(&self) -> bool {
-        self.given_up || (self.going.is_none() && self.rest.is_empty())
+        self.given_up.is_some() || (self.going.is_none() && self.rest.is_empty())
     }
 
     /// The caller hardly takes anything. A look after the pace's time begins anew.
@@ -173,10 +225,10 @@ impl Flow {
         unread
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, end: End) {
         self.going = None;
         self.rest = Bytes::new();
-        self.given_up = true;
+        self.given_up = Some(end);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -187,10 +239,16 @@ impl Flow {
         if let Some(since) = self.since.take() {
             self.waited += now.duration_since(since.max(self.looked));
         }
-        if self.given_up {
-            return Poll::Ready(Some(Err(axum::Error::new(
-                "the answer was not read, or its key was revoked",
-            ))));
+        if let Some(end) = &mut self.given_up {
+            return Poll::Ready(match std::mem::replace(end, End::Said) {
+                End::Trailers(words) => Some(Ok(Frame::trailers(words))),
+                End::Said => None,
+                End::Broken => {
+                    *end = End::Broken;
+                    let why = "the answer was not read, or its key was revoked";
+                    Some(Err(axum::Error::new(why)))
+                }
+            });
         }
         if self.rest.is_empty() {
             let Some(going) = &mut self.going else { return Poll::Ready(None) };
@@ -240,7 +298,7 @@ impl http_body::Body for InPieces {
 
     fn is_end_stream(&self) -> bool {
         let flow = locked(&self.0);
-        !flow.given_up
+        flow.given_up.is_none()
             && flow.rest.is_empty()
             && flow.going.as_ref().is_none_or(|going| going.body.is_end_stream())
     }
@@ -283,7 +341,7 @@ impl Small {
             }
             let is_unread = flow.is_unread(now);
             if is_unread {
-                flow.give_up();
+                flow.give_up(End::Broken);
                 line.left_unread(true);
             }
             !is_unread
@@ -300,22 +358,30 @@ impl Small {
 
 /// Looks after an answer until it is sent.
 async fn watch(flow: Weak<Mutex<Flow>>, line: Arc<Line>, can_go_on: bool, receiver: Option<Receiver>) {
+    let mut revoked: Option<Instant> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if flow.strong_count() == 0 {
             return;
         }
-        let revoked = match &receiver {
-            Some(Receiver { keyring, caller }) => keyring.has_revoked(caller).await,
-            None => false,
-        };
+        if let Some(Receiver { keyring, caller, .. }) = &receiver
+            && keyring.has_revoked(caller).await
+        {
+            revoked.get_or_insert_with(Instant::now);
+        }
         let Some(flow) = flow.upgrade() else { return };
         let mut flow = locked(&flow);
         if flow.is_over() {
             return;
         }
-        if revoked || flow.is_unread(Instant::now()) {
-            flow.give_up();
+        let ends = |receiver: &&Receiver| revoked.is_some_and(|since| since.elapsed() >= receiver.grace);
+        let ended = receiver.as_ref().filter(ends);
+        if let Some(words) = ended.and_then(|receiver| receiver.words) {
+            flow.give_up(End::Trailers(grpc::trailers(&words())));
+            return;
+        }
+        if ended.is_some() || flow.is_unread(Instant::now()) {
+            flow.give_up(End::Broken);
             line.left_unread(can_go_on);
             return;
         }

@@ -161,7 +161,7 @@ enum Bytes {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// The same, counted as long as nobody has shown a key.
+/// The same, counted.
 struct Stream {
     bytes: Bytes,
     line: Arc<Line>,
@@ -176,7 +176,9 @@ impl AsyncRead for Stream {
             Bytes::Secure(stream) => Pin::new(stream).poll_read(cx, buf),
         };
         if matches!(read, Poll::Ready(Ok(()))) && !this.line.reads(buf.filled().len() - before) {
-            return Poll::Ready(Err(io::Error::other("a caller without a key sent too much")));
+            return Poll::Ready(Err(io::Error::other(
+                "a caller sent too much without a key, or that asks for nothing",
+            )));
         }
         read
     }
@@ -184,10 +186,15 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().bytes {
+        let this = self.get_mut();
+        let written = match &mut this.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Bytes::Secure(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
+        if let Poll::Ready(Ok(bytes)) = written {
+            this.line.sends(bytes);
         }
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -54,6 +54,13 @@ pub(crate) struct Heard {
     pub(crate) data: Value,
 }
 
+/// Reason why nothing more is heard.
+pub(crate) enum Ended {
+    ServerStops,
+    /// The listener's key is not known to be good any more.
+    KeyIsOver,
+}
+
 pub(crate) struct Listener {
     app: App,
     wanted: Wanted,
@@ -90,8 +97,8 @@ impl Listener {
         Ok(Self { app, wanted, after, ready, reader, _place: place, _of_key: of_key })
     }
 
-    /// The next event; none when the server stops, or the listener's key was taken back.
-    pub(crate) async fn next(&mut self) -> Option<Heard> {
+    /// The next event.
+    pub(crate) async fn next(&mut self) -> Result<Heard, Ended> {
         loop {
             while let Some(row) = self.ready.front() {
                 let Ok(standing) = self.reader.next(self.app.handle.store(), row).await else {
@@ -100,15 +107,15 @@ impl Listener {
                 };
                 // A key may have been taken back since.
                 if !self.app.keyring.still(&self.wanted.caller).await {
-                    return None;
+                    return Err(Ended::KeyIsOver);
                 }
                 let name = row.entry.event().filter(|name| self.wanted.hears(row, name));
                 let data = || event::data(row, standing, self.wanted.caller.addresses());
                 let heard = name.map(|name| Heard { seq: row.seq, name, data: data() });
                 self.after = row.seq;
                 self.ready.pop_front();
-                if heard.is_some() {
-                    return heard;
+                if let Some(heard) = heard {
+                    return Ok(heard);
                 }
             }
             match self.app.handle.store().journal_after(self.after, PAGE).await {
@@ -116,9 +123,9 @@ impl Listener {
                     let beyond = self.app.tail.beyond(self.after);
                     match tokio::time::timeout(JUDGE_EVERY, beyond).await {
                         Ok(true) => {}
-                        Ok(false) => return None,
+                        Ok(false) => return Err(Ended::ServerStops),
                         Err(_) if self.app.keyring.still(&self.wanted.caller).await => {}
-                        Err(_) => return None,
+                        Err(_) => return Err(Ended::KeyIsOver),
                     }
                 }
                 Ok(rows) => self.ready.extend(rows),

@@ -481,10 +481,12 @@ async fn a_write_on_an_open_socket_of_a_revoked_key_is_refused_in_words_and_on_r
     socket.send(Message::text(call.to_string())).await.unwrap();
     let answer = super::subscriptions::next(&mut socket).await.unwrap();
     assert_eq!((&answer["id"], &answer["error"]["data"]["code"]), (&json!(7), &json!("unauthorized")));
-    let closed = super::subscriptions::next(&mut socket).await;
-    assert!(closed.is_err(), "the socket is closed: {closed:?}");
+    let (code, reason) = super::subscriptions::next(&mut socket).await.expect_err("the socket is closed");
+    assert!(code == 1008 && reason.contains("revoked"), "{code} {reason}");
     let row = entry(&admin, "the refusal", |entry| entry["status"] == 401 && entry["keyId"] == id).await;
-    assert_eq!(text(&row, "method"), "eth_sendTransaction", "{row}");
+    let told = ["keyName", "method", "path", "error"].map(|field| text(&row, field));
+    let path = format!("/rpc/{CHAIN_ID}");
+    assert_eq!(told, ["shop", "eth_sendTransaction", &path, "unauthorized"], "{row}");
     assert!(admin.list("").await.is_empty());
 }
 

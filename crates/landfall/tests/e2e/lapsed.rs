@@ -17,21 +17,21 @@ use crate::support::{Api, CHAIN_ID, Chain, LIMIT, RECEIVER, Server, signer, text
 /// How long a key is good here: long enough to open everything with it.
 const GOOD_FOR: i64 = 8;
 
-/// A key of this role that expires soon.
-async fn soon(server: &Server, role: &str) -> Api {
-    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(GOOD_FOR);
+/// A key of this role that expires after so many seconds.
+pub(crate) async fn expires_in(server: &Server, role: &str, seconds: i64) -> Api {
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
     let body = json!({ "name": "soon", "role": role, "expiresAt": end.to_string() });
     let admin = server.api.with_key(ADMIN_KEY);
     admin.with_key(&text(&admin.post("/api/v1/api-keys", &body).await.expect(201), "key"))
 }
 
-fn with_key<T>(message: T, api: &Api) -> Request<T> {
+pub(crate) fn with_key<T>(message: T, api: &Api) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {}", api.key()).parse().unwrap());
     request
 }
 
-fn transfer_by_grpc(request_id: &str) -> SubmitRequest {
+pub(crate) fn transfer_by_grpc(request_id: &str) -> SubmitRequest {
     SubmitRequest {
         chain_id: CHAIN_ID,
         signer: signer(0),
@@ -60,7 +60,7 @@ async fn streams_and_sockets_of_a_key_that_expires_end_without_another_word() {
     let chain = Chain::without_mining().await;
     let server = Server::start(&chain.url(), guarded("")).await;
     let admin = server.api.with_key(ADMIN_KEY);
-    let late = soon(&server, "submitter").await;
+    let late = expires_in(&server, "submitter", GOOD_FOR).await;
     let mut events = late.request(Method::GET, "/api/v1/events").send().await.unwrap();
     let mut socket = told_of_heads(&late).await;
     let channel = Endpoint::from_shared(server.api.url().to_owned()).unwrap().connect().await.unwrap();
@@ -88,9 +88,14 @@ async fn streams_and_sockets_of_a_key_that_expires_end_without_another_word() {
         while let Ok(Some(chunk)) = events.chunk().await {
             heard.push_str(&String::from_utf8_lossy(&chunk));
         }
-        while let Ok(Some(event)) = watch.message().await {
-            heard.push_str(&event.json);
-        }
+        let end = loop {
+            match watch.message().await {
+                Ok(Some(event)) => heard.push_str(&event.json),
+                Ok(None) => panic!("it ends, and does not say why"),
+                Err(end) => break end,
+            }
+        };
+        assert_eq!(end.code(), Code::Unauthenticated, "{end:?}");
         while let Some(Ok(message)) = socket.next().await {
             assert!(!message.is_text(), "the socket tells of a block that is new: {message}");
         }

@@ -13,10 +13,10 @@ use super::pass_through::{ADMIN_KEY, endpoint, guarded, key_of, well};
 use super::rpc::Rpc;
 use super::support::{CHAIN_ID, Chain, Parrot, RECEIVER, Server, pass, signer, text, transfer_as, until};
 
-const SEND: &str = "eth_sendRawTransaction";
+pub(crate) const SEND: &str = "eth_sendRawTransaction";
 
 /// A transaction whose bytes are words to the node.
-async fn saying(chain: &Chain, n: usize, nonce: u64, said: &Value) -> Value {
+pub(crate) async fn saying(chain: &Chain, n: usize, nonce: u64, said: &Value) -> Value {
     let words = json!({ "parrot": said }).to_string();
     let tx = json!({
         "from": signer(n), "to": RECEIVER, "value": "0x1", "nonce": format!("{nonce:#x}"), "gas": "0x30d40",

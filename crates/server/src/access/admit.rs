@@ -17,7 +17,7 @@ use super::keyring;
 use super::older;
 use super::role::{Need, Role};
 use crate::activity::Receiver;
-use crate::doors::{Charge, Line, intake};
+use crate::doors::{Charge, Line, NoPlace, intake};
 use crate::grpc;
 use crate::guard;
 use crate::metrics::NoRoom;
@@ -66,6 +66,7 @@ async fn admitted(
             caller.address = peer;
             match line.as_ref().map_or(Ok(()), |line| enters(line, &caller, need)) {
                 Ok(()) => {
+                    line.iter().for_each(|line| line.lets_in(request.headers()));
                     let (key, version) = (caller.key.clone(), request.version());
                     forget_revoked(app, line.as_ref(), &caller).await;
                     let response = match taken(app, (&caller, need), request).await {
@@ -156,12 +157,17 @@ fn enters(line: &Arc<Line>, caller: &Caller, need: Need) -> Result<(), Problem> 
     if !caller.is_known() {
         return Ok(());
     }
-    line.shows_key(caller).map_err(|most| {
-        let detail = format!(
-            "this API key has {most} connections, as many as it may (access.max_connections_per_key), and none of them is idle. \
-             Nothing of this request was done: use one of those, or try again in a moment"
-        );
-        again(Code::QuotaReached, detail)
+    line.shows_key(caller).map_err(|no_place| {
+        let why = match no_place {
+            NoPlace::Connections(most) => format!(
+                "this API key has {most} connections, as many as it may (access.max_connections_per_key), and none of them is idle. \
+                 Use one of those, or try again in a moment"
+            ),
+            NoPlace::Frames => "connections of this API key have sent very much that asks for nothing (pings, settings, requests that \
+                                were refused). Use one that is open, or try again in a moment"
+                .to_owned(),
+        };
+        again(Code::QuotaReached, format!("{why}. Nothing of this request was done"))
     })
 }
 
@@ -278,7 +284,7 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
     };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
-    if let Err(problem) = hold(app, (&caller, need), is_read, &mut response) {
+    if let Err(problem) = hold(app, (&caller, need), &asks, path, &mut response) {
         app.metrics.turned_away(NoRoom::Answer);
         response = problem.into_response();
     }
@@ -317,9 +323,11 @@ async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 's
 fn hold(
     app: &App,
     (caller, need): (&Caller, Need),
-    is_read: bool,
+    method: &Method,
+    path: &str,
     response: &mut Response,
 ) -> Result<(), Problem> {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if let Some(length) = length.filter(|length| need != Need::Nobody && *length > LARGE) {
         let strangers = (!caller.is_known()).then(|| Arc::from(""));
@@ -329,8 +337,10 @@ fn hold(
         response.extensions_mut().insert(room);
     }
     if caller.key.is_some() {
-        let receiver = Receiver { keyring: app.keyring.clone(), caller: caller.clone() };
-        response.extensions_mut().insert(receiver);
+        let words = grpc::is_grpc(response.headers()).then_some(keyring::no_longer_good as fn() -> Problem);
+        let grace = if grpc::takes_a_stream(path) { grpc::ENDS_WITHIN } else { Duration::ZERO };
+        let (keyring, caller) = (app.keyring.clone(), caller.clone());
+        response.extensions_mut().insert(Receiver { keyring, caller, grace, words });
     }
     Ok(())
 }

@@ -275,6 +275,13 @@ impl Keyring {
     }
 }
 
+/// Says no to what was opened with a key that is not known to be good any more.
+pub(crate) fn no_longer_good() -> Problem {
+    let detail =
+        "the API key was revoked or has expired, or it cannot be looked up just now; show one that is good";
+    Problem::new(Code::Unauthorized, detail)
+}
+
 fn document(key: &ApiKey) -> Result<serde_json::Value, Problem> {
     serde_json::to_value(key).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }

@@ -33,7 +33,7 @@ pub(crate) use audit::{Audit, Wrote};
 pub(crate) use caller::Caller;
 pub(crate) use key::ApiKey;
 pub use keyring::Policy;
-pub(crate) use keyring::{Keyring, Made, NewKey};
+pub(crate) use keyring::{Keyring, Made, NewKey, no_longer_good};
 pub(crate) use older::needs_a_sure_key;
 pub use quota::Shares;
 pub(crate) use quota::{Place, Quota};

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::frames::Frames;
 use super::here::{Here, Owner};
-use super::line::Line;
+use super::line::{Line, NoPlace};
 use super::neighbour::{Neighbour, Net};
 use crate::limits::Limits;
 use crate::metrics::{Metrics, NoRoom};
@@ -220,20 +221,25 @@ impl Crowd {
         self.made(here.end_kept(self.room.patience)).err().unwrap_or(Yielded::Now)
     }
 
-    /// A connection counts for this key from now on. An error is how many the key may have: it has them, and none is idle.
-    pub(super) fn knows(&self, line: &Arc<Line>, owner: Owner) -> Result<(), usize> {
+    /// A connection counts for this key from now on, and so do its frames.
+    pub(super) fn knows(&self, line: &Arc<Line>, owner: Owner) -> Result<Option<Arc<Frames>>, NoPlace> {
         let mut here = self.here();
+        let frames = owner.as_ref().map(|owner| here.frames_of(owner));
         if line.yielded.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(frames);
+        }
+        if frames.as_ref().is_some_and(|frames| !frames.are_left(Instant::now())) {
+            self.metrics.turned_away(NoRoom::Connection);
+            return Err(NoPlace::Frames);
         }
         let (most, has) = (self.room.per_key, here.of_key.get(&owner).copied().unwrap_or(0));
         if owner.is_some() && has >= most && self.made(here.end_own(&owner, line, MOMENT)).is_err() {
             self.metrics.turned_away(NoRoom::Connection);
-            return Err(most);
+            return Err(NoPlace::Connections(most));
         }
         here.remove(line);
         here.insert_known(owner, line.clone());
-        Ok(())
+        Ok(frames)
     }
 
     /// The key of a connection is no longer good: it is one without.
@@ -372,7 +378,11 @@ mod tests {
         assert!(own.iter().map(ended).eq([false, true, false]) && !ended(&other) && !ended(&next));
         let _asks_too = next.0.begins();
         let one_more = enter(&crowd, "192.0.2.9");
-        assert_eq!(one_more.0.shows_key(&caller("one")), Err(ROOM.per_key), "all of its own are busy");
+        assert_eq!(
+            one_more.0.shows_key(&caller("one")),
+            Err(NoPlace::Connections(ROOM.per_key)),
+            "all of its own are busy"
+        );
         assert!(!one_more.0.is_known() && one_more.0.shows_key(&caller("other")).is_ok());
         drop(asking);
     }

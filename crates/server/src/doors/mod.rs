@@ -13,12 +13,14 @@
 //! | `crowd`, `here` | who is connected, and who yields |
 //! | `line` | one connection |
 //! | `neighbour` | all connections of one address |
+//! | `frames` | what a key sends beside what it asks for |
 //! | `bytes` | bytes of bodies that are being read or worked on |
 //! | `intake` | a request's body, once its caller may come in |
 //! | `streams` | gRPC streams of callers without a key |
 
 mod bytes;
 mod crowd;
+mod frames;
 mod here;
 pub(crate) mod intake;
 mod line;
@@ -33,7 +35,7 @@ use tokio::sync::Semaphore;
 
 pub(crate) use bytes::{Budget, Charge};
 pub(crate) use crowd::{Crowd, MOMENT, Room, Yielded};
-pub(crate) use line::{Line, Running};
+pub(crate) use line::{Line, NoPlace, Running};
 
 use bytes::OfKeys;
 

@@ -15,7 +15,7 @@ use super::proto::trades_server::TradesServer;
 use super::proto::transactions_server::TransactionsServer;
 use super::transactions::caller;
 use super::{lanes, trades, transactions};
-use crate::access::Quota;
+use crate::access::{Quota, no_longer_good};
 use crate::serve::App;
 
 /// How often a watcher's answer is looked up.
@@ -69,12 +69,16 @@ impl Health for Service {
         // Who shows no key has had its place given before (`doors::streams`).
         let place =
             caller.is_known().then(|| self.0.keyring.quotas().take(&caller, Quota::Listeners)).transpose()?;
-        let start = (self.0.clone(), None, place);
-        let changes = futures::stream::unfold(start, move |(app, last, place)| async move {
+        let start = Some((self.0.clone(), caller, None, place));
+        let changes = futures::stream::unfold(start, move |watching| async move {
+            let (app, caller, last, place) = watching?;
             loop {
+                if app.keyring.has_revoked(&caller).await {
+                    return Some((Err(no_longer_good().into()), None));
+                }
                 let now = if known { status(&app).await } else { ServingStatus::ServiceUnknown };
                 if last != Some(now) {
-                    return Some((Ok(answer(now)), (app, Some(now), place)));
+                    return Some((Ok(answer(now)), Some((app, caller, Some(now), place))));
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `transactions` | submit, get, watch, cancel |
+//! | `stream` | submissions one after the other |
 //! | `trades` | submit, as long as the chain is seen as it is now |
 //! | `lanes` | what lanes are at |
 //! | `health` | the standard health service |
@@ -14,6 +15,7 @@ mod health;
 mod lanes;
 mod read;
 mod status;
+mod stream;
 mod trades;
 mod transactions;
 mod write;
@@ -25,7 +27,8 @@ use tonic::server::NamedService;
 use crate::doors::streams;
 use crate::serve::App;
 
-pub(crate) use status::{is_grpc, refusal};
+pub(crate) use status::{is_grpc, refusal, trailers};
+pub(crate) use stream::ENDS_WITHIN;
 
 /// A path of one of the services. What is said in a header is not enough to be read as one.
 pub(crate) fn is_service(path: &str) -> bool {

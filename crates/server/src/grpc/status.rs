@@ -18,6 +18,14 @@ pub(crate) fn refusal(problem: &Problem) -> Response {
     status(problem).into_http()
 }
 
+/// A problem as the end of an answer that has begun.
+pub(crate) fn trailers(problem: &Problem) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    // The code is there also where the words cannot be said in a header.
+    status(problem).add_header(&mut trailers).ok();
+    trailers
+}
+
 pub(super) fn code(problem: &Problem) -> Code {
     match (problem.code, problem.code.status()) {
         (ProblemCode::RequestIdReused, _) => Code::AlreadyExists,

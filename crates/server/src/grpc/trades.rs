@@ -21,6 +21,9 @@ pub(super) struct Service(pub(super) App);
 impl Trades for Service {
     async fn submit(&self, request: Request<SubmitRequest>) -> Result<Response<Submitted>, Status> {
         let (app, caller) = (&self.0, caller(&request));
+        // Its message may have been long on its way.
+        let told = |problem: &Problem| app.audit.refused(&caller, "gRPC", SUBMIT, problem);
+        app.keyring.must_be_good(&caller).await.inspect_err(told)?;
         let chain = ChainId(request.get_ref().chain_id);
         // Of a chain that is not for the caller it learns nothing.
         if caller.sees_chain(chain) {

@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use futures::{Stream, StreamExt as _};
+use futures::Stream;
 use landfall_core::{ChainId, JournalSeq, RequestId};
 use landfall_engine::Wish;
-use prost::Message as _;
 use serde_json::json;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -18,21 +17,17 @@ use super::proto::{
     CancelRequest, CommandAccepted, Event, GetRequest, Refusal, SubmitRequest, SubmitResult, Submitted,
     Transaction, WatchRequest,
 };
-use super::{read, status, write};
-use crate::access::{Caller, Role};
+use super::{read, status, stream, write};
+use crate::access::{Caller, Role, no_longer_good};
 use crate::body::address;
 use crate::doors::Line;
 use crate::event;
-use crate::listen::{Heard, Listener, Wanted};
+use crate::listen::{Ended, Heard, Listener, Wanted};
 use crate::problem::{Code, Problem};
 use crate::routes::tx;
 use crate::serve::App;
 
-/// Requests of one stream that are stored at once.
-const AT_ONCE: usize = 64;
-
 const SUBMIT: &str = "/landfall.v1.Transactions/Submit";
-const SUBMIT_STREAM: &str = "/landfall.v1.Transactions/SubmitStream";
 const CANCEL: &str = "/landfall.v1.Transactions/Cancel";
 
 pub(super) struct Service(pub(super) App);
@@ -83,32 +78,10 @@ impl Transactions for Service {
         &self,
         request: Request<Streaming<SubmitRequest>>,
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
-        let (app, caller) = (self.0.clone(), caller(&request));
+        let caller = caller(&request);
         let line = request.extensions().get::<Arc<Line>>().cloned();
-        let answers = request.into_inner().map(move |request| {
-            let (app, caller) = (app.clone(), caller.clone());
-            let charge = app.doors.charge(line.as_ref(), &caller);
-            async move {
-                let request = request?;
-                // A key may have been taken back since the stream was opened.
-                if !app.keyring.still(&caller).await {
-                    let detail = "the API key was revoked or has expired; this request was not stored";
-                    let problem = Problem::new(Code::Unauthorized, detail);
-                    app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
-                    return Err(problem.into());
-                }
-                let held = charge.take(request.encoded_len()).await.map_err(Problem::from);
-                let stored = match held.and_then(|()| app.keyring.charge(&caller, 1)) {
-                    Ok(()) => submit(&app, &caller, &request, SUBMIT_STREAM).await,
-                    Err(problem) => {
-                        app.audit.refused(&caller, "gRPC", SUBMIT_STREAM, &problem);
-                        Err(problem)
-                    }
-                };
-                Ok(SubmitResult { result: Some(stored.map_or_else(refusal, Outcome::Submitted)) })
-            }
-        });
-        Ok(Response::new(Box::pin(answers.buffered(AT_ONCE))))
+        let answers = stream::answers(self.0.clone(), caller, line, request.into_inner());
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<Transaction>, Status> {
@@ -126,9 +99,13 @@ impl Transactions for Service {
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let wanted = wanted(request.get_ref(), caller(&request))?;
         let listener = Listener::new(self.0.clone(), wanted).await?;
-        let events = futures::stream::unfold(listener, |mut listener| async move {
-            let Heard { seq, name, data } = listener.next().await?;
-            Some((Ok(write::event(seq.0, name, &data)), listener))
+        let events = futures::stream::unfold(Some(listener), |listener| async move {
+            let mut listener = listener?;
+            match listener.next().await {
+                Ok(Heard { seq, name, data }) => Some((Ok(write::event(seq.0, name, &data)), Some(listener))),
+                Err(Ended::ServerStops) => None,
+                Err(Ended::KeyIsOver) => Some((Err(no_longer_good().into()), None)),
+            }
         });
         Ok(Response::new(Box::pin(events)))
     }
@@ -157,7 +134,7 @@ impl Transactions for Service {
     }
 }
 
-fn refusal(problem: Problem) -> Outcome {
+pub(super) fn refusal(problem: Problem) -> Outcome {
     Outcome::Refusal(Refusal {
         status: status::code(&problem) as i32,
         code: problem.code.text().to_owned(),

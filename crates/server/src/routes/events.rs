@@ -31,7 +31,7 @@ pub(crate) async fn listen(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let listener = Listener::new(app, wanted(caller, &headers, query)?).await?;
     let events = futures::stream::unfold(listener, |mut listener| async move {
-        let Heard { seq, name, data } = listener.next().await?;
+        let Heard { seq, name, data } = listener.next().await.ok()?;
         let event = Event::default().id(seq.0.to_string()).event(name).data(data.to_string());
         Some((Ok(event), listener))
     });

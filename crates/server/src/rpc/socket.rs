@@ -15,6 +15,7 @@ use axum::response::Response;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -23,7 +24,7 @@ use super::methods;
 use super::subscribe::{Next, Subscriptions};
 use super::wire::{self, Call, Incoming, Refusal};
 use super::{Answered, Asker, MessageRoom, answer};
-use crate::access::{Caller, Place, Quota, Role};
+use crate::access::{Caller, Place, Quota, Role, no_longer_good};
 use crate::doors::{Charge, Line};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -48,6 +49,8 @@ const LONGEST_REASON: usize = 123;
 /// So much of what was sent before the end was heard is still read.
 const LAST_WORDS: usize = 1_000;
 const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
+/// So long may what was asked for before take to be answered, once a socket is to be closed.
+const LAST_ANSWERS_TIME: Duration = Duration::from_secs(30);
 /// The largest message, if bodies may be larger: it is in memory before it can be measured.
 const LARGEST: usize = 2 << 20;
 
@@ -99,6 +102,7 @@ pub(crate) async fn upgrade(
     let largest = asker.app.limits.body.min(LARGEST);
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest).read_buffer_size(READ_BUFFER);
     let line = line.map(|Extension(line)| line);
+    line.iter().for_each(|line| line.becomes_a_socket());
     let held = Held { headers, line, _place: place, _share: of_key };
     Ok(upgrade.on_upgrade(move |socket| serve(asker, held, socket)))
 }
@@ -113,6 +117,8 @@ struct Held {
 
 /// An answer that is ready, with what was paid for its message.
 struct Ready {
+    /// The id of its message.
+    id: Value,
     answered: Option<Answered>,
     only_reads: bool,
     _charge: Charge,
@@ -130,8 +136,8 @@ struct Open {
     heard: Instant,
     controls: Controls,
     /// It is closed as soon as all that is under way is answered: who sent something must hear what became of it, or may send it
-    /// again with another key.
-    leaving: Option<Reason>,
+    /// again with another key. That takes until then at most.
+    leaving: Option<(Reason, Instant)>,
 }
 
 /// What is to be sent, and the room that it takes until then.
@@ -150,12 +156,13 @@ async fn serve(asker: Asker, held: Held, mut socket: WebSocket) {
     let mut ping = tokio::time::interval(PING_EVERY);
     let mut open = Open::new(asker, held);
     let why = loop {
-        let stays = open.leaving.is_none();
+        let (stays, until) = (open.leaving.is_none(), open.leaves_until());
         let (messages, room) = tokio::select! {
             () = &mut stopped, if stays => open.leave(None),
             Some(ready) = open.running.next() => open.done(ready).await,
             next = open.subscriptions.next(), if stays && !open.subscriptions.is_empty() => open.told(next).await,
             _ = ping.tick(), if stays => open.ping().await,
+            () = tokio::time::sleep_until(until), if !stays => open.gives_up(),
             message = socket.recv(), if stays && open.running.len() < AT_ONCE => match message {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(message)) => open.hear(message).await,
@@ -168,7 +175,7 @@ async fn serve(asker: Asker, held: Held, mut socket: WebSocket) {
         }
         drop(room);
         if open.running.is_empty()
-            && let Some(why) = open.leaving.take()
+            && let Some((why, _)) = open.leaving.take()
         {
             break why;
         }
@@ -207,14 +214,26 @@ impl Open {
     }
 
     fn leave(&mut self, why: Reason) -> Said {
-        self.leaving.get_or_insert(why);
+        self.leaving.get_or_insert_with(|| (why, Instant::now() + LAST_ANSWERS_TIME));
+        NOTHING
+    }
+
+    fn leaves_until(&self) -> Instant {
+        self.leaving.as_ref().map_or_else(Instant::now, |(_, until)| *until)
+    }
+
+    /// What is not answered by now goes on without its caller, who is told so by an end without an answer.
+    fn gives_up(&mut self) -> Said {
+        self.running.clear();
         NOTHING
     }
 
     async fn done(&mut self, ready: Ready) -> Said {
-        let Ready { answered, only_reads, _charge } = ready;
+        let Ready { id, answered, only_reads, _charge } = ready;
         if only_reads && self.asker.app.keyring.has_revoked(&self.asker.caller).await {
-            return self.leave(None);
+            let over = no_longer_good();
+            self.leave(Some(ending(&over)));
+            return answered.map_or(NOTHING, |_| say(wire::encode(&id, &Err(over.into()))));
         }
         let (text, room) = answered.map(Answered::into_text).unzip();
         (text.map(Message::text).into_iter().collect(), room)
@@ -225,15 +244,19 @@ impl Open {
         let may_hear = self.asker.app.keyring.still(&self.asker.caller).await;
         match next {
             Next::Say(text) if may_hear => say(text),
-            Next::Close(reason) if may_hear => self.leave(Some(closing(&reason))),
-            Next::Say(_) | Next::Close(_) => self.leave(None),
+            Next::Close(reason) if may_hear => self.leave(Some(closing(close_code::AGAIN, &reason))),
+            Next::Say(_) | Next::Close(_) => self.leave(Some(ending(&no_longer_good()))),
         }
     }
 
     async fn ping(&mut self) -> Said {
-        let stays =
-            self.heard.elapsed() < SILENT_LIMIT && self.asker.app.keyring.still(&self.asker.caller).await;
-        if stays { (vec![Message::Ping(Default::default())], None) } else { self.leave(None) }
+        if self.heard.elapsed() >= SILENT_LIMIT {
+            return self.leave(None);
+        }
+        if !self.asker.app.keyring.still(&self.asker.caller).await {
+            return self.leave(Some(ending(&no_longer_good())));
+        }
+        (vec![Message::Ping(Default::default())], None)
     }
 
     async fn hear(&mut self, message: Message) -> Said {
@@ -245,10 +268,10 @@ impl Open {
             Message::Ping(_) | Message::Pong(_) => return self.leave(Some(too_many_controls())),
             Message::Close(_) => return self.leave(None),
         };
+        self.held.line.iter().for_each(|line| line.is_asked(bytes.len()));
         if let Err(problem) = self.known().await {
-            let refused = self.refuse(&self.decode(&bytes), problem);
-            self.leave(None);
-            return refused;
+            self.leave(Some(ending(&problem)));
+            return self.refuse(&self.decode(&bytes), problem);
         }
         let asker = &self.asker;
         let charge = asker.app.doors.charge(self.held.line.as_ref(), &asker.caller);
@@ -264,9 +287,9 @@ impl Open {
                 call.id.map_or(NOTHING, |id| say(wire::encode(&id, &answered)))
             }
             incoming => {
-                let (asker, only_reads) = (asker.again(), only_reads(&incoming));
+                let (asker, id, only_reads) = (asker.again(), incoming.id(), only_reads(&incoming));
                 self.running.push(Box::pin(async move {
-                    Ready { answered: answer(&asker, incoming).await, only_reads, _charge: charge }
+                    Ready { id, answered: answer(&asker, incoming).await, only_reads, _charge: charge }
                 }));
                 NOTHING
             }
@@ -326,13 +349,18 @@ fn too_many_controls() -> CloseFrame {
     CloseFrame { code: close_code::POLICY, reason: reason.into() }
 }
 
-/// The end of a socket whose caller may come again.
-fn closing(reason: &str) -> CloseFrame {
+/// The end of a socket whose key is not known to be good.
+fn ending(problem: &Problem) -> CloseFrame {
+    let code = if problem.code == Code::Unauthorized { close_code::POLICY } else { close_code::AGAIN };
+    closing(code, &problem.detail)
+}
+
+fn closing(code: u16, reason: &str) -> CloseFrame {
     let mut end = reason.len().min(LONGEST_REASON);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
-    CloseFrame { code: close_code::AGAIN, reason: reason[..end].into() }
+    CloseFrame { code, reason: reason[..end].into() }
 }
 
 fn method_of(incoming: &Incoming) -> &str {
