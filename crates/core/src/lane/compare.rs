@@ -462,7 +462,7 @@ impl Lane {
         self.row.resuming = None;
         self.changes.row();
         if self.unknown_slots().is_none() {
-            self.all_accounted_for();
+            self.resumed_over_all();
         }
     }
 

@@ -226,6 +226,15 @@ impl Lane {
         self.forget_found();
     }
 
+    /// Everything that this store does not know was resumed over. That word was not about slots with bytes of ours: what used those is
+    /// looked up first, and the lane says so.
+    pub(super) fn resumed_over_all(&mut self) {
+        match self.passed_unseen().filter(|_| self.strangers.accounted == Accounted::No) {
+            Some(_) => self.strangers.accounted = Accounted::Open,
+            None => self.all_accounted_for(),
+        }
+    }
+
     /// Something that this store does not know has taken slots of ours, and what took others is still to be seen: a transaction that
     /// gets another slot before that may be the one that landed there. What is used later is somebody else's, and stops nothing.
     pub(super) fn may_show_more(&self) -> bool {
