@@ -360,7 +360,8 @@ impl Lane {
     /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have sent.
     /// Bytes that were signed further ahead were shown to nobody.
     fn late_end(&self) -> Option<Slot> {
-        let ahead = self.settings.max_in_flight.max(self.row.widest);
+        let widest = if self.planted_window() { 0 } else { self.row.widest };
+        let ahead = self.settings.max_in_flight.max(widest);
         let below = self.row.accepted_below?;
         Some(Slot(below.0.saturating_add(ahead)))
     }
@@ -414,7 +415,8 @@ impl Lane {
         let is_accounted = self.accounted_at().is_some_and(|at| block.number > at.number);
         // Where the signer says so, what is not known here is another program's.
         let is_foreign = self.settings.on_unknown_slots == OnUnknownSlots::Adopt;
-        let Some(taker) = taker.filter(|_| !is_accounted && !is_foreign) else { return };
+        let is_forgotten = is_accounted || is_foreign || self.planted_unaccounted();
+        let Some(taker) = taker.filter(|_| !is_forgotten) else { return };
         self.hold_what_does_the_same(slot, taker, now);
     }
 

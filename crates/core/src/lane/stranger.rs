@@ -249,7 +249,7 @@ impl Lane {
     /// The lowest slot with bytes of ours that was used before this owner had accounted for everything, and of which is not known by
     /// what. It may be the work of a newer copy of this store, and do what waits.
     pub(super) fn looks_up(&self) -> Option<Slot> {
-        if self.strangers.accounted != Accounted::Open {
+        if self.strangers.accounted != Accounted::Open || self.planted_unseen() {
             return None;
         }
         self.passed_unseen()
