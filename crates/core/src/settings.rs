@@ -107,6 +107,14 @@ pub enum PlantedInLane {
     OldResumeMeansAll,
     /// What a reorganisation took back before a store was accepted will not land again.
     TakenBackForgotten,
+    /// A lane that was just loaded gives out slots before it knows what used those of its own.
+    BindsUnseen,
+    /// What took a slot of ours before everything was accounted for is forgotten.
+    UnaccountedForgotten,
+    /// A store that was accepted has forgotten no more than today's window allows.
+    TodaysWindow,
+    /// A reset does not look at slots that are history.
+    ResetIntoHistory,
 }
 
 /// When a transaction of a lane is bound to a slot.

@@ -10,7 +10,7 @@ use landfall_core::settings::{LaneSettings, TxLimits};
 use landfall_core::view::{ChainStatus, ChainView, Tag, Tags};
 use landfall_core::{Account, ChainId, Fingerprint, Gas, LaneId, Millis, Origin, Price, RequestId, TxId};
 
-use crate::parts::Parts;
+use crate::parts::{Parts, PlantedInEngine};
 
 /// What a caller hands over.
 #[derive(Debug, Clone)]
@@ -154,7 +154,8 @@ pub(crate) fn admit(
         return Err(Refused::SlotCannotWait(lane));
     }
     check(parts, lane, view, &payload, options.max_fee_per_gas, options.deadline, now)?;
-    if let (Some(asked), Some(chain)) = (options.finality, parts.chains.get(&lane.chain)) {
+    let asked = options.finality.filter(|_| parts.timings.planted != Some(PlantedInEngine::AnyFinality));
+    if let (Some(asked), Some(chain)) = (asked, parts.chains.get(&lane.chain)) {
         let tags = view.map(|view| view.tags).unwrap_or_default();
         check_finality(lane.chain, asked, &chain.settings, tags)?;
     }

@@ -52,6 +52,10 @@ pub enum PlantedInEngine {
     AnyChainWillDo,
     /// A caller is told its slot before that is on disk.
     ToldBeforeCommit,
+    /// Any finality is taken that a caller asks for.
+    AnyFinality,
+    /// What one endpoint shows is as good as what two do.
+    OneIsEnough,
 }
 
 impl Default for Timings {

@@ -15,7 +15,7 @@ use landfall_core::ports::store::{ChainRecord, Write};
 use landfall_core::request::Finality;
 use landfall_core::settings::LaneSettings;
 use landfall_core::view::{Block, BlockRef, ChainStatus, ChainView, Look, Receipt, Tag, Tags};
-use landfall_core::witness::Witnessed;
+use landfall_core::witness::{Witness, Witnessed};
 use landfall_core::{Account, ChainId, LaneId, Millis, Slot};
 use tokio::time::Instant;
 
@@ -216,7 +216,7 @@ impl Watcher {
         if is_new {
             self.head_since = self.shared.parts.clock.now();
         }
-        let shown = self.chain.witnesses(&self.recent).await;
+        let shown = self.shown_by_each().await;
         let mut witnessed = self.witnesses.judge(&self.shared, id, head.at.number, &shown);
         // Where there are several, no endpoint alone says what is safe or final.
         let (safe, finalized) = match witnessed.several && !self.untagged {
@@ -535,9 +535,17 @@ impl Watcher {
         self.first_block().await
     }
 
+    /// What each endpoint has shown of the chain, where there are several.
+    async fn shown_by_each(&self) -> Vec<Witness> {
+        if self.shared.parts.timings.planted == Some(PlantedInEngine::OneIsEnough) {
+            return Vec::new();
+        }
+        self.chain.witnesses(&self.recent).await
+    }
+
     /// How far up the chain is known to two endpoints.
     async fn witnessed(&mut self, head: u64) -> Witnessed {
-        let shown = self.chain.witnesses(&self.recent).await;
+        let shown = self.shown_by_each().await;
         self.witnesses.judge(&self.shared, self.chain.id(), head, &shown)
     }
 

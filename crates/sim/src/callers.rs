@@ -7,8 +7,8 @@ use std::time::Duration;
 use alloy_primitives::U256;
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
 use landfall_core::request::{
-    After, AfterState, AskedFees, AtOnce, Authorization, OnFailure, OnInsufficientFunds, OnReorg, Options,
-    Payload, Speed,
+    After, AfterState, AskedFees, AtOnce, Authorization, Finality, OnFailure, OnInsufficientFunds, OnReorg,
+    Options, Payload, Speed,
 };
 use landfall_core::transaction::Terms;
 use landfall_core::{Account, Gas, LaneId, Millis, Price, RequestId, TxId, Wei};
@@ -104,6 +104,9 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     if fails_dry {
         options.on_insufficient_funds = OnInsufficientFunds::Fail;
     }
+    if scenario.some_choose_finality {
+        options.finality = chosen_finality(marker);
+    }
     let dear = inner.rng.chance(60);
     let delegates = inner.rng.chance(50);
     let address = if inner.rng.chance(500) { Account(alloy_primitives::Address::ZERO) } else { signer };
@@ -152,6 +155,16 @@ fn request(world: &Arc<World>, marker: u64) -> Submission {
     };
     inner.asked.insert(marker, asked);
     submission
+}
+
+/// By the marker too. Where the chain has no such blocks, it is refused.
+fn chosen_finality(marker: u64) -> Option<Finality> {
+    match marker % 12 {
+        1 => Some(Finality::Safe),
+        5 => Some(Finality::Finalized),
+        9 => Some(Finality::Blocks(7)),
+        _ => None,
+    }
 }
 
 /// Every request by key is made once more, to a store that may have forgotten it.

@@ -82,6 +82,9 @@ impl Checkers {
             }
             self.expires_by_block_time(&record.tx, &entries);
             self.taken_is_carried(&record.tx, &entries);
+            if self.world.scenario.forked {
+                self.not_by_one(&record.tx, &entries);
+            }
             if self.world.scenario.quiet {
                 self.paid_for(&record.tx, &entries);
             }

@@ -12,6 +12,7 @@
 //! | `database.rs` | PostgreSQL's locks, sessions and commits, as far as the fence needs them |
 //! | `reader.rs` | one who reads the journal as it grows |
 //! | `callers.rs`, `nemesis.rs` | who asks, and what strikes |
+//! | `put_back.rs`, `unnoticed.rs`, `replaced.rs`, `persons.rs` | what goes on after that in special worlds, and the people there |
 //! | `checkers.rs` | the rules, looked at from outside |
 //! | `planted.rs` | bugs that must be found |
 //! | `many.rs`, `shorten.rs` | many seeds, and making a failing one smaller |
@@ -30,6 +31,7 @@ mod persons;
 mod planted;
 mod put_back;
 mod reader;
+mod replaced;
 mod rng;
 mod run;
 mod scenario;
@@ -37,6 +39,7 @@ mod shorten;
 mod signer;
 mod store;
 mod trace;
+mod unnoticed;
 mod world;
 
 pub use many::{Many, Summary, many, seeds_to_find};

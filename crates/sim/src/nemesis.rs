@@ -34,6 +34,7 @@ const TIMED: &[Fault] = &[
     Fault::Halt,
     Fault::ClockStep,
     Fault::DatabaseClock,
+    Fault::LoneFork,
 ];
 
 const HALF_AN_HOUR: u64 = 30 * 60 * 1_000;
@@ -117,6 +118,7 @@ fn one(world: &Arc<World>, nodes: &Arc<Nodes>, fault: Fault) {
             let depth = world.range(least, most + 1);
             reorg(world, chain, fault, depth);
         }
+        Fault::LoneFork => lone_fork(world, chain),
         Fault::ForeignUse => foreign(world, chain),
         Fault::Halt => {
             let long = if world.scenario.long_halt { HALF_AN_HOUR } else { long };
@@ -183,6 +185,24 @@ fn endpoint(world: &World, chain: ChainId, fault: Fault, until: u64) {
     }
     drop(inner);
     world.struck(fault, format_args!("endpoint {chosen} of chain {chain}"));
+}
+
+/// An endpoint goes its own way, with blocks that nobody else will ever have.
+fn lone_fork(world: &World, chain: ChainId) {
+    let long = world.range(10_000, 60_000);
+    let back = world.range(0, world.scenario.finality + 2);
+    let (now, at) = (world.now(), world.block_time());
+    let mut inner = world.lock();
+    let salt = inner.rng.next();
+    let count = inner.chains.get(&chain).map_or(0, |chain| chain.endpoints.len());
+    let chosen = usize::try_from(inner.rng.range(0, count as u64)).unwrap_or(0);
+    let Some(of) = inner.chains.get_mut(&chain).filter(|chain| chain.alone.is_none()) else { return };
+    of.leave(chosen, back, salt, now + long, at);
+    drop(inner);
+    world.struck(
+        Fault::LoneFork,
+        format_args!("endpoint {chosen} of chain {chain} from {back} blocks back, for {long} ms"),
+    );
 }
 
 fn evict(world: &World, chain: ChainId) {
@@ -422,6 +442,7 @@ pub(crate) fn heal(world: &Arc<World>) {
         for account in &accounts {
             chain.set_balance(*account, U256::from(FIRST_BALANCE));
         }
+        chain.alone = None;
         for endpoint in &mut chain.endpoints {
             endpoint.stale_until = 0;
             endpoint.down_until = 0;

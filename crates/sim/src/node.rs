@@ -104,7 +104,7 @@ impl Nodes {
         let scenario = &world.scenario;
         let settings = LaneSettings {
             finality: Finality::Blocks(scenario.finality),
-            max_in_flight: scenario.max_in_flight,
+            max_in_flight: world.lock().window.unwrap_or(scenario.max_in_flight),
             resubmit_after: scenario.resubmit,
             max_fee: MAX_FEE,
             approve_above: Some(APPROVE_ABOVE),

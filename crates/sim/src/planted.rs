@@ -177,6 +177,20 @@ planted! {
     OldResumeMeansAll = "resume from before that means all", found by [HoldsWhenUnsure];
     /// What a reorganisation took back before a store was accepted will not land again.
     TakenBackForgotten = "slots taken back and forgotten", found by [HoldsWhenUnsure, LandsOnce];
+    /// A caller may wait for blocks that the chain never names.
+    AnyFinality = "finality that the chain lacks taken in", found by [Ends];
+    /// What one endpoint shows is as good as what two do.
+    OneIsEnough = "final by the word of one endpoint", found by [NotByOne];
+    /// A store that was accepted has forgotten no more than today's window allows.
+    TodaysWindow = "forgotten bytes bounded by today's window", found by [LandsOnce];
+    /// A reset lets the cursor fall onto slots that are history, once the chain has taken them back.
+    ResetIntoHistory = "reset that falls into history", found by [Ends];
+    /// Where a final block was replaced, everything that is known of the chain is forgotten.
+    AcceptForgets = "replaced final block that forgets the keys", found by [OneKeyOneTransaction, OneCallOneTransaction, AcceptedIsKept];
+    /// A lane that was just loaded gives out slots before it knows what used those of its own.
+    BindsUnseen = "slots given out beside unseen ones", found by [LandsOnce];
+    /// What took a slot of ours before everything was accounted for is forgotten.
+    UnaccountedForgotten = "unaccounted use of a slot forgotten", found by [LandsOnce];
 }
 
 impl Planted {
@@ -234,6 +248,10 @@ impl Planted {
             Self::WordsFromBefore => Some(PlantedInLane::WordsFromBefore),
             Self::OldResumeMeansAll => Some(PlantedInLane::OldResumeMeansAll),
             Self::TakenBackForgotten => Some(PlantedInLane::TakenBackForgotten),
+            Self::TodaysWindow => Some(PlantedInLane::TodaysWindow),
+            Self::ResetIntoHistory => Some(PlantedInLane::ResetIntoHistory),
+            Self::BindsUnseen => Some(PlantedInLane::BindsUnseen),
+            Self::UnaccountedForgotten => Some(PlantedInLane::UnaccountedForgotten),
             Self::FenceSkipped
             | Self::FenceBeforeCommit
             | Self::SessionUnchecked
@@ -243,6 +261,9 @@ impl Planted {
             | Self::ReloadedUnderOldToken
             | Self::AnyChainWillDo
             | Self::ToldBeforeCommit
+            | Self::AnyFinality
+            | Self::OneIsEnough
+            | Self::AcceptForgets
             | Self::RenewedFromAnswer
             | Self::NameIsSession
             | Self::JournalBySequence
@@ -266,6 +287,8 @@ impl Planted {
             Self::ReloadedUnderOldToken => Some(PlantedInEngine::ReloadedUnderOldToken),
             Self::AnyChainWillDo => Some(PlantedInEngine::AnyChainWillDo),
             Self::ToldBeforeCommit => Some(PlantedInEngine::ToldBeforeCommit),
+            Self::AnyFinality => Some(PlantedInEngine::AnyFinality),
+            Self::OneIsEnough => Some(PlantedInEngine::OneIsEnough),
             _ => None,
         }
     }
@@ -310,6 +333,10 @@ impl Planted {
             | Self::WordFreesOthers
             | Self::WordsFromBefore
             | Self::TakenBackForgotten => Scenario::put_back(seed),
+            Self::OneIsEnough => Scenario::forked(seed),
+            Self::ResetIntoHistory | Self::AcceptForgets => Scenario::replaced(seed),
+            Self::TodaysWindow => Scenario { narrowed: true, ..Scenario::put_back(seed) },
+            Self::BindsUnseen | Self::UnaccountedForgotten => Scenario::unnoticed(seed),
             Self::OldResumeMeansAll => Scenario {
                 keep: None,
                 wishes: false,
@@ -337,6 +364,9 @@ impl Planted {
             }
             Self::WaitingHideOthers => {
                 Scenario { flooded: true, ..Scenario::from_seed(seed) }.with(self.takes())
+            }
+            Self::AnyFinality => {
+                Scenario { some_choose_finality: true, tagged: false, ..Scenario::from_seed(seed) }
             }
             Self::ToldBeforeCommit => Scenario { slots_at_admission: true, ..Scenario::from_seed(seed) },
             _ => Scenario::from_seed(seed).with(self.takes()),

@@ -30,9 +30,9 @@ use crate::world::World;
 /// Who makes the wishes.
 const WISHER: u64 = 97;
 /// When the persons have spoken, everything must have ended within this.
-const MOST_LOOKS: u64 = 720;
+pub(crate) const MOST_LOOKS: u64 = 720;
 /// The chain makes no blocks until the store is back.
-const FOR_EVER: u64 = u64::MAX;
+pub(crate) const FOR_EVER: u64 = u64::MAX;
 
 /// A payment that somebody wants, once.
 #[derive(Debug, Clone)]
@@ -119,6 +119,9 @@ pub(crate) async fn put_back(
         nodes.crash(node);
     }
     memory.restore_marked(&copy);
+    if world.scenario.narrowed {
+        narrow(world, memory, &truth).await;
+    }
     nodes.database.was_replaced();
     for summary in memory.lanes().await.unwrap_or_default() {
         truth.cursors.insert(summary.lane, summary.row.cursor.map_or(0, |cursor| cursor.0));
@@ -158,8 +161,19 @@ pub(crate) async fn put_back(
     checkers.gives_out_nothing_seen(&truth).await;
 }
 
+/// From now on fewer may be out at once. A copy from before a lane gave out its first slot cannot know how many were.
+async fn narrow(world: &World, memory: &Memory, truth: &Truth) {
+    let lanes = memory.lanes().await.unwrap_or_default();
+    let is_known = |lane| lanes.iter().any(|summary| summary.lane == lane && summary.row.widest > 0);
+    if truth.wishes.iter().all(|wish| is_known(wish.submission.lane)) {
+        let window = world.range(1, 3);
+        world.lock().window = Some(window);
+        world.struck(Fault::Narrowed, format_args!("to {window}"));
+    }
+}
+
 /// Plain ones, dear ones, and several that do the same.
-fn wishes(world: &World) -> Vec<Wish> {
+pub(crate) fn wishes(world: &World) -> Vec<Wish> {
     let scenario = &world.scenario;
     let mut inner = world.lock();
     let rng = &mut inner.rng;
@@ -200,7 +214,7 @@ fn wishes(world: &World) -> Vec<Wish> {
     wishes
 }
 
-fn shuffle<T>(rng: &mut Rng, of: &mut [T]) {
+pub(crate) fn shuffle<T>(rng: &mut Rng, of: &mut [T]) {
     for place in (1..of.len()).rev() {
         let other = usize::try_from(rng.range(0, place as u64 + 1)).unwrap_or(0);
         of.swap(place, other);
@@ -239,18 +253,18 @@ async fn make_wishes(
     copy
 }
 
-fn halt(world: &World, until: u64) {
+pub(crate) fn halt(world: &World, until: u64) {
     for chain in world.lock().chains.values_mut() {
         chain.halted_until = until;
     }
     world.trace(format_args!("the chains stand still until {until}"));
 }
 
-fn go_on(world: &World) {
+pub(crate) fn go_on(world: &World) {
     halt(world, 0);
 }
 
-async fn submit(nodes: &Arc<Nodes>, submission: &Submission) -> Option<TxId> {
+pub(crate) async fn submit(nodes: &Arc<Nodes>, submission: &Submission) -> Option<TxId> {
     let handle = nodes.alive().first().and_then(|node| nodes.handle(*node))?;
     let answer =
         tokio::time::timeout(callers::PATIENCE, handle.submit(submission.clone())).await.ok()?.ok()?;
@@ -359,7 +373,7 @@ fn counts_of(world: &World, truth: &Truth) -> BTreeMap<LaneId, u64> {
 }
 
 /// Some wishes are handed in again, in any order.
-async fn hand_in(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth, permille: u64) {
+pub(crate) async fn hand_in(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth, permille: u64) {
     let mut open: Vec<&mut Wish> = truth.wishes.iter_mut().filter(|wish| wish.tx.is_none()).collect();
     shuffle(&mut world.lock().rng, &mut open);
     for wish in open {
@@ -402,7 +416,7 @@ fn send_late(world: &World, truth: &mut Truth, eager: u64) {
 }
 
 /// A node is started again, in the first minutes: what it knows must be in the store.
-async fn restart_one(world: &Arc<World>, nodes: &Arc<Nodes>, looks: u64) {
+pub(crate) async fn restart_one(world: &Arc<World>, nodes: &Arc<Nodes>, looks: u64) {
     if looks < 40 && world.chance(40) {
         let node = usize::try_from(world.range(0, world.scenario.nodes as u64)).unwrap_or(0);
         world.trace(format_args!("node {node} is started again"));

@@ -9,6 +9,7 @@ use landfall_core::ports::store::{CommandKind, Reads};
 use landfall_core::transaction::Whose;
 use landfall_engine::{Despite, Wish};
 use landfall_store::Memory;
+use landfall_store::memory::Snapshot;
 
 use crate::callers;
 use crate::chain::model::ChainModel;
@@ -18,7 +19,9 @@ use crate::node::{FORGET_EVERY, Nodes, accounts, chain_ids};
 use crate::planted::Planted;
 use crate::put_back::put_back;
 use crate::reader::Reader;
+use crate::replaced::replaced;
 use crate::scenario::{Fault, Scenario};
+use crate::unnoticed::unnoticed;
 use crate::world::{DatabaseClock, Rule, Violation, World};
 
 /// After the faults stop, everything must have ended within this.
@@ -103,19 +106,35 @@ async fn simulate(scenario: Scenario, options: Options) -> Report {
     reading.abort();
     operator.abort();
     if world.lock().violations.is_empty() {
-        let backup = backup.filter(|_| world.scenario.rate(Fault::RestoredStore) > 0);
-        if let Some(backup) = backup.as_ref().filter(|_| world.scenario.wishes) {
-            put_back(&world, &nodes, &checkers, &memory, backup).await;
-        } else if let Some(backup) = backup {
-            restored(&world, &nodes, &checkers, &memory, &backup).await;
-        } else if world.scenario.rate(Fault::ChainRestart) > 0 {
-            chain_restarts(&world, &nodes, &checkers).await;
-        }
+        goes_on(&world, &nodes, &checkers, &memory, backup).await;
     }
     let journal = checkers.journal_of_the_first_violation().await;
     // Some may have no history any more.
     let accepted = world.lock().asked.values().filter(|asked| asked.tx.is_some()).count();
     report(&world, accepted as u64, journal)
+}
+
+/// Some runs go on: on an older copy of the store, or on a chain that went back or started over.
+async fn goes_on(
+    world: &Arc<World>,
+    nodes: &Arc<Nodes>,
+    checkers: &Checkers,
+    memory: &Memory,
+    backup: Option<Snapshot>,
+) {
+    let scenario = &world.scenario;
+    let backup = backup.filter(|_| scenario.rate(Fault::RestoredStore) > 0);
+    if scenario.unnoticed && scenario.rate(Fault::UnnoticedCopy) > 0 {
+        unnoticed(world, nodes, checkers, memory).await;
+    } else if scenario.replaced && scenario.rate(Fault::FinalReplaced) > 0 {
+        replaced(world, nodes, checkers, memory).await;
+    } else if let Some(backup) = backup.as_ref().filter(|_| scenario.wishes) {
+        put_back(world, nodes, checkers, memory, backup).await;
+    } else if let Some(backup) = backup {
+        restored(world, nodes, checkers, memory, &backup).await;
+    } else if scenario.rate(Fault::ChainRestart) > 0 {
+        chain_restarts(world, nodes, checkers).await;
+    }
 }
 
 fn make_chains(world: &Arc<World>, salt: u64) {
@@ -150,8 +169,12 @@ async fn make_blocks(world: Arc<World>, id: landfall_core::ChainId) {
             chain.gossip();
         }
         let endpoints = chain.endpoints.len() as u64;
-        let maker = usize::try_from(inner.rng.range(0, endpoints)).unwrap_or(0);
+        let mut maker = usize::try_from(inner.rng.range(0, endpoints)).unwrap_or(0);
         let Some(chain) = inner.chains.get_mut(&id) else { return };
+        if chain.alone.as_ref().is_some_and(|alone| alone.endpoint == maker) {
+            maker = (maker + 1) % chain.endpoints.len();
+        }
+        chain.mine_alone(at);
         let block = chain.mine(maker, at, false);
         chain.show(now);
         drop(inner);
@@ -216,7 +239,7 @@ async fn restored(
     nodes: &Arc<Nodes>,
     checkers: &Checkers,
     memory: &Memory,
-    backup: &landfall_store::memory::Snapshot,
+    backup: &Snapshot,
 ) {
     world.struck(Fault::RestoredStore, format_args!("all nodes start on it"));
     for node in 0..world.scenario.nodes {

@@ -104,6 +104,14 @@ faults! {
     EarlyWord = "early-word";
     /// A reorganisation takes back what an older copy of the store has forgotten, before that was compared.
     TakenBack = "taken-back";
+    /// An older copy takes the store's place and nobody notices, while bytes are out that it has forgotten; they land while no node runs.
+    UnnoticedCopy = "unnoticed-copy";
+    /// An endpoint is on a fork of its own, which is longer than the chain.
+    LoneFork = "lone-fork";
+    /// The window is made smaller when an older copy takes the store's place.
+    Narrowed = "narrowed";
+    /// The chain takes back more than it called final.
+    FinalReplaced = "final-replaced";
     /// The chain is replaced by a new one with the same id.
     ChainRestart = "chain-restart";
 }
@@ -112,10 +120,11 @@ faults! {
 const LATER: u64 = 0x6c61_7465_7221;
 
 impl Fault {
-    /// It strikes only where an older copy of the store was put back while bytes are out.
+    /// It strikes only in special worlds.
     #[must_use]
-    pub fn follows_a_restore(self) -> bool {
-        self != Self::RestoredStore && AFTER_A_RESTORE.contains(&self)
+    pub fn is_special(self) -> bool {
+        let special = [Self::UnnoticedCopy, Self::LoneFork, Self::Narrowed, Self::FinalReplaced];
+        special.contains(&self) || (self != Self::RestoredStore && AFTER_A_RESTORE.contains(&self))
     }
 }
 
@@ -124,6 +133,33 @@ const WISHES: u64 = 90;
 /// Faults that strike there, once the store was put back.
 const AFTER_A_RESTORE: &[Fault] =
     &[Fault::RestoredStore, Fault::LateBytes, Fault::EarlyWord, Fault::TakenBack];
+
+/// Sets apart the draw of `some_choose_finality`.
+const FINALITY: u64 = 0x6669_6e61_6c69_7479;
+
+/// Sets apart the draws of [`Special::choose`].
+const SPECIAL: u64 = 0x0073_7065_6369_616c;
+
+/// What else makes a world special: at most one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Special {
+    Unnoticed,
+    Forked,
+    Replaced,
+}
+
+impl Special {
+    /// Out of a thousand. Drawn apart, so that all other worlds are what they were before these were there.
+    fn choose(seed: u64) -> Option<Self> {
+        let mut rng = Rng::new(seed ^ SPECIAL);
+        match rng.range(0, 1_000) {
+            0..40 => Some(Self::Unnoticed),
+            40..90 => Some(Self::Forked),
+            90..130 => Some(Self::Replaced),
+            _ => None,
+        }
+    }
+}
 
 /// The size and the weather of one run.
 #[derive(Debug, Clone)]
@@ -160,6 +196,8 @@ pub struct Scenario {
     pub slots_at_admission: bool,
     /// Some callers want to fail at once where the account cannot pay.
     pub some_fail_dry: bool,
+    /// Some callers choose when their transaction is done.
+    pub some_choose_finality: bool,
     /// Little goes wrong, so that rules about time can be strict.
     pub quiet: bool,
     /// The chain stands still for half an hour when it does.
@@ -168,6 +206,14 @@ pub struct Scenario {
     pub flooded: bool,
     /// The store is put back while bytes are out, and everybody looks at what comes of it ([`crate::put_back`]).
     pub wishes: bool,
+    /// The store is put back and nobody notices ([`crate::unnoticed`]).
+    pub unnoticed: bool,
+    /// Endpoints may be on forks of their own: what each shows is asked for.
+    pub forked: bool,
+    /// The chain takes back more than it called final, and people have to say that it is still the same ([`crate::replaced`]).
+    pub replaced: bool,
+    /// The window is smaller once the store was put back.
+    pub narrowed: bool,
     /// How often each fault strikes, out of a thousand where it is by call; by weight where it is by time.
     pub rates: BTreeMap<Fault, u64>,
 }
@@ -180,7 +226,7 @@ impl Scenario {
         let callers = rng.range(3, 7);
         let mut rates = BTreeMap::new();
         let drawn_later = [Fault::KnownRefused, Fault::DatabaseClock];
-        let is_later = |fault: &Fault| fault.follows_a_restore() || drawn_later.contains(fault);
+        let is_later = |fault: &Fault| fault.is_special() || drawn_later.contains(fault);
         for fault in Fault::ALL.iter().filter(|fault| !is_later(fault)) {
             let on = match fault {
                 // These end what else could be seen in a run, so they are rarer.
@@ -215,10 +261,15 @@ impl Scenario {
             data_fee: 0,
             slots_at_admission: false,
             some_fail_dry: false,
+            some_choose_finality: Rng::new(seed ^ FINALITY).chance(200),
             quiet: false,
             long_halt: false,
             flooded: false,
             wishes: false,
+            unnoticed: false,
+            forked: false,
+            replaced: false,
+            narrowed: false,
             rates,
         };
         let keep = rng.chance(350).then(|| Duration::from_secs(rng.range(5, 60)));
@@ -246,7 +297,12 @@ impl Scenario {
             (false, true) => scenario.fought_over(),
             (false, false) if sleeps => scenario.sleeping(),
             (false, false) if wishes => scenario.wishing(&mut later),
-            (false, false) => scenario,
+            (false, false) => match Special::choose(seed) {
+                Some(Special::Unnoticed) => scenario.forgetting(),
+                Some(Special::Forked) => scenario.forking(),
+                Some(Special::Replaced) => scenario.replacing(),
+                None => scenario,
+            },
         }
     }
 
@@ -372,8 +428,94 @@ impl Scenario {
         for fault in AFTER_A_RESTORE.iter().filter(|_| rng.chance(850)) {
             self.rates.insert(*fault, 100);
         }
+        let narrowed = Rng::new(self.seed ^ SPECIAL).chance(500);
+        if narrowed {
+            self.rates.insert(Fault::Narrowed, 100);
+        }
         // What became of everything is judged by the history.
-        Self { wishes: true, keep: None, ..self }
+        let (unnoticed, forked, replaced) = (false, false, false);
+        Self { wishes: true, unnoticed, forked, replaced, keep: None, narrowed, ..self }
+    }
+
+    /// A world in which little goes wrong, until an older copy takes the store's place and nobody notices.
+    #[must_use]
+    pub fn unnoticed(seed: u64) -> Self {
+        let (trouble, requests_per_caller) = (Duration::from_secs(30), 6);
+        let scenario = Self::from_seed(seed);
+        let rates = BTreeMap::new();
+        Self {
+            rates,
+            trouble,
+            requests_per_caller,
+            quiet: false,
+            long_halt: false,
+            wishes: false,
+            ..scenario
+        }
+        .forgetting()
+    }
+
+    fn forgetting(mut self) -> Self {
+        self.rates.remove(&Fault::ChainRestart);
+        self.rates.insert(Fault::UnnoticedCopy, 100);
+        // What became of everything is judged by the history.
+        Self { unnoticed: true, forked: false, replaced: false, keep: None, ..self }
+    }
+
+    /// A world in which endpoints go their own way, and little else goes wrong.
+    #[must_use]
+    pub fn forked(seed: u64) -> Self {
+        Self::from_seed(seed).forking()
+    }
+
+    fn forking(self) -> Self {
+        let rates =
+            [(Fault::LoneFork, 100), (Fault::Crash, 100), (Fault::LostReply, 50), (Fault::Eviction, 50)]
+                .into();
+        let trouble = self.trouble.max(Duration::from_secs(120));
+        Self {
+            rates,
+            trouble,
+            endpoints: self.endpoints.max(2),
+            block_ms: self.block_ms.max(1_000),
+            quiet: false,
+            budget: None,
+            wishes: false,
+            unnoticed: false,
+            replaced: false,
+            forked: true,
+            ..self
+        }
+    }
+
+    /// A world in which little goes wrong, until the chain takes back what it had called final.
+    #[must_use]
+    pub fn replaced(seed: u64) -> Self {
+        let (trouble, requests_per_caller) = (Duration::from_secs(30), 6);
+        let scenario = Self::from_seed(seed);
+        Self { rates: BTreeMap::new(), trouble, requests_per_caller, ..scenario }.replacing()
+    }
+
+    /// Finality is so little there that a slot is history before the chain is known by its block.
+    fn replacing(mut self) -> Self {
+        self.rates.remove(&Fault::ChainRestart);
+        self.rates.remove(&Fault::RestoredStore);
+        self.rates.insert(Fault::FinalReplaced, 100);
+        Self {
+            replaced: true,
+            chains: 1,
+            finality: self.finality.min(3),
+            deep: 2,
+            tagged: false,
+            block_ms: self.block_ms.max(1_000),
+            wishes: false,
+            unnoticed: false,
+            forked: false,
+            quiet: false,
+            budget: None,
+            keep: None,
+            ..self
+        }
     }
 
     /// How often this fault strikes; 0 where the seed left it out.

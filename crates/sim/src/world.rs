@@ -100,6 +100,8 @@ pub enum Rule {
     OnlyTheLowest,
     /// In a quiet world: what the pools have lost is soon in one again.
     BackInThePool,
+    /// Nothing is final in a block that one endpoint alone has shown.
+    NotByOne,
 }
 
 impl Rule {
@@ -140,6 +142,7 @@ impl Rule {
             Self::JudgedByNow => "nothing is decided by facts that have long changed",
             Self::OnlyTheLowest => "only the lowest open slot is made dearer",
             Self::BackInThePool => "what the pools have lost is soon in one again",
+            Self::NotByOne => "nothing is final by the word of one endpoint",
         }
     }
 }
@@ -207,6 +210,8 @@ pub(crate) struct Inner {
     pub(crate) empties: Vec<(LaneId, Millis, Millis)>,
     /// When the chains were replaced by new ones.
     pub(crate) started_over_at: Option<u64>,
+    /// How many may be out at once, where that was changed.
+    pub(crate) window: Option<u64>,
     /// How many days have begun, by block time.
     pub(crate) days: u64,
     /// How far the database's clock is off.
@@ -247,6 +252,7 @@ impl World {
             refused: BTreeSet::new(),
             empties: Vec::new(),
             started_over_at: None,
+            window: None,
             days: 1,
             database_skew_ms: 0,
             healed_at: None,

@@ -418,7 +418,8 @@ impl Lane {
         let is_accounted = self.accounted_at().is_some_and(|at| block.number > at.number);
         // Where the signer says so, what is not known here is another program's.
         let is_foreign = self.settings.on_unknown_slots == OnUnknownSlots::Adopt;
-        let Some(taker) = taker.filter(|_| !is_accounted && !is_foreign) else { return };
+        let is_forgotten = is_accounted || is_foreign || self.planted_unaccounted();
+        let Some(taker) = taker.filter(|_| !is_forgotten) else { return };
         self.hold_what_does_the_same(slot, taker, now);
     }
 
@@ -466,7 +467,7 @@ impl Lane {
         self.row.resuming = None;
         self.changes.row();
         if self.unknown_slots().is_none() {
-            self.all_accounted_for();
+            self.resumed_over_all();
         }
     }
 

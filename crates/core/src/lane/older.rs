@@ -140,7 +140,8 @@ impl Lane {
         }
         // What has bytes here may have been cancelled or replaced by what the store has forgotten, and not be in a block yet.
         self.row.accepted_below = self.row.accepted_below.max(Some(count)).max(self.row.cursor);
-        self.row.accepted_ahead = self.settings.max_in_flight.max(self.row.widest);
+        let widest = if self.planted_window() { 0 } else { self.row.widest };
+        self.row.accepted_ahead = self.settings.max_in_flight.max(widest);
         self.changes.row();
         let text = format!("an operator accepted the store, which is an older copy of itself{did}");
         self.changes.journal(None, now, Entry::LaneResumed { text });

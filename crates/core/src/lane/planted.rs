@@ -328,6 +328,26 @@ impl Lane {
         self.has_planted(PlantedInLane::AdoptsAtLoad)
     }
 
+    /// Whatever used the slots of ours, the next ones are free.
+    pub(super) fn planted_unseen(&self) -> bool {
+        self.has_planted(PlantedInLane::BindsUnseen)
+    }
+
+    /// What a stranger did is of no interest.
+    pub(super) fn planted_unaccounted(&self) -> bool {
+        self.has_planted(PlantedInLane::UnaccountedForgotten)
+    }
+
+    /// The window was always what it is.
+    pub(super) fn planted_window(&self) -> bool {
+        self.has_planted(PlantedInLane::TodaysWindow)
+    }
+
+    /// What is history is free again once the chain has taken it back.
+    pub(super) fn planted_into_history(&self) -> bool {
+        self.has_planted(PlantedInLane::ResetIntoHistory)
+    }
+
     /// A count is a count, however old it is.
     pub(super) fn planted_old_count(&self) -> bool {
         self.has_planted(PlantedInLane::BindsOnOldCount)

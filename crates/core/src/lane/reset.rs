@@ -44,6 +44,7 @@ impl Lane {
     pub(super) fn keep_above_signed(&mut self) {
         if let (Some(cursor), Some(highest)) = (self.row.cursor, self.highest_signed)
             && cursor <= highest
+            && !self.planted_into_history()
         {
             self.row.cursor = Some(highest.next());
             self.changes.row();
@@ -79,7 +80,8 @@ impl Lane {
         let last = |slot: &Slot, record: &SlotRecord| if takes_two(record) { slot.next() } else { *slot };
         let highest = with_bytes.map(|(slot, record)| last(slot, record)).max();
         // Slots that have ended may be taken back by the chain, and then their bytes are sent again.
-        let highest = highest.max(self.kept.highest()).max(self.row.history).max(self.highest_signed);
+        let signed = self.highest_signed.filter(|_| !self.planted_into_history());
+        let highest = highest.max(self.kept.highest()).max(self.row.history).max(signed);
         let highest = highest.max(self.row.passed);
         let lowest_free = highest.map_or(count, |highest| highest.next().max(count));
         let reserved: Vec<TxId> =

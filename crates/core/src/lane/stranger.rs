@@ -226,6 +226,15 @@ impl Lane {
         self.forget_found();
     }
 
+    /// Everything that this store does not know was resumed over. That word was not about slots with bytes of ours: what used those is
+    /// looked up first, and the lane says so.
+    pub(super) fn resumed_over_all(&mut self) {
+        match self.passed_unseen().filter(|_| self.strangers.accounted == Accounted::No) {
+            Some(_) => self.strangers.accounted = Accounted::Open,
+            None => self.all_accounted_for(),
+        }
+    }
+
     /// Something that this store does not know has taken slots of ours, and what took others is still to be seen: a transaction that
     /// gets another slot before that may be the one that landed there. What is used later is somebody else's, and stops nothing.
     pub(super) fn may_show_more(&self) -> bool {
@@ -240,7 +249,7 @@ impl Lane {
     /// The lowest slot with bytes of ours that was used before this owner had accounted for everything, and of which is not known by
     /// what. It may be the work of a newer copy of this store, and do what waits.
     pub(super) fn looks_up(&self) -> Option<Slot> {
-        if self.strangers.accounted != Accounted::Open {
+        if self.strangers.accounted != Accounted::Open || self.planted_unseen() {
             return None;
         }
         self.passed_unseen()

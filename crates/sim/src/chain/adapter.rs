@@ -1,10 +1,10 @@
 //! The chain port as a node sees it: calls take time, endpoints disagree, answers are lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::U256;
+use alloy_primitives::{B256, U256};
 use async_trait::async_trait;
 use landfall_core::attempt::{Call, Sealed};
 use landfall_core::fees::{DataFee, FeeQuote};
@@ -13,6 +13,7 @@ use landfall_core::ports::chain::{
     BlockAt, Chain, Codec, EndpointHealth, Error, EstimateFailure, PoolLook, Pooled, Taker,
 };
 use landfall_core::view::{Block, BlockRef, Receipt};
+use landfall_core::witness::{SecondWord, Witness};
 use landfall_core::{Account, ChainId, Gas, Price, Slot, TxHash, Wei};
 
 use super::model::{ChainModel, Fork, TIP, head, receipt};
@@ -63,6 +64,20 @@ pub(crate) struct SimChain {
 impl SimChain {
     /// The way to an endpoint: which one, and what chain it shows.
     async fn reach(&self, doing: &'static str) -> Result<(usize, Fork), Error> {
+        self.reach_best(doing, |_| 0).await
+    }
+
+    /// One that has the block, where endpoints may be on forks of their own: the real pool asks others too.
+    async fn reach_block(&self, doing: &'static str, at: &BlockRef) -> Result<(usize, Fork), Error> {
+        let asks_on = self.world.scenario.forked;
+        self.reach_best(doing, |fork| u64::from(asks_on && Self::find(fork, at).is_some())).await
+    }
+
+    async fn reach_best(
+        &self,
+        doing: &'static str,
+        better: impl Fn(&Fork) -> u64 + Send,
+    ) -> Result<(usize, Fork), Error> {
         self.world.pass(self.node).await;
         let now = self.world.now();
         let unreachable = |text: &str| Error::Unreachable { chain: self.id, doing, text: text.to_owned() };
@@ -75,8 +90,9 @@ impl SimChain {
         let first = usize::try_from(inner.rng.range(0, endpoints as u64)).unwrap_or(0);
         let Some(chain) = inner.chains.get(&self.id) else { return Err(unreachable("no such chain")) };
         // As a pool of endpoints does: another one is asked where the first does not answer.
-        let found =
-            (0..endpoints).map(|n| (first + n) % endpoints).find(|n| chain.endpoints[*n].down_until <= now);
+        let up =
+            (0..endpoints).map(|n| (first + n) % endpoints).filter(|n| chain.endpoints[*n].down_until <= now);
+        let found = up.rev().max_by_key(|n| better(&chain.endpoints[*n].fork));
         found.map(|n| (n, chain.endpoints[n].fork.clone())).ok_or_else(|| unreachable("no endpoint answers"))
     }
 
@@ -175,6 +191,30 @@ impl SimChain {
         });
     }
 
+    /// The number of the block that is called safe, or finalized, by whoever shows this fork.
+    fn called(&self, fork: &Fork, finalized: bool) -> Option<u64> {
+        let scenario = &self.world.scenario;
+        let depth = scenario.finality + if finalized { scenario.deep } else { 0 };
+        scenario.tagged.then(|| head(fork).header.at.number.saturating_sub(depth))
+    }
+
+    /// What one endpoint has shown of the chain whose newest blocks are these.
+    fn witness(&self, endpoint: usize, up: bool, fork: &Fork, recent: &BTreeMap<u64, B256>) -> Witness {
+        let at = |number: u64| usize::try_from(number).ok().and_then(|n| fork.get(n)).map(|of| of.header.at);
+        let same = |(number, hash): (&u64, &B256)| at(*number).map(|at| (at.number, at.hash == *hash));
+        let newest = head(fork).header;
+        Witness {
+            endpoint: format!("rpc-{endpoint}"),
+            up,
+            head: Some(newest.at.number),
+            agrees: recent.iter().rev().filter_map(same).find(|(_, same)| *same).map(|(number, _)| number),
+            differs: recent.iter().filter_map(same).find(|(_, same)| !*same).map(|(number, _)| number),
+            time: Some(newest.timestamp),
+            safe: self.called(fork, false).and_then(at),
+            finalized: self.called(fork, true).and_then(at),
+        }
+    }
+
     fn find(fork: &Fork, at: &BlockRef) -> Option<usize> {
         let position = usize::try_from(at.number).ok()?;
         fork.get(position).filter(|block| block.header.at == *at).map(|_| position)
@@ -194,7 +234,14 @@ impl Chain for SimChain {
     }
 
     async fn block(&self, at: BlockAt) -> Result<Option<Block>, Error> {
-        let (_, fork) = self.reach("show a block").await?;
+        let asks_on = self.world.scenario.forked;
+        // The real pool follows the highest head that anybody shows, and looks for a block by its hash everywhere.
+        let has = |fork: &Fork| match at {
+            BlockAt::Latest => head(fork).header.at.number,
+            BlockAt::Hash(hash) => u64::from(fork.iter().rev().any(|block| block.header.at.hash == hash)),
+            BlockAt::Number(_) | BlockAt::Safe | BlockAt::Finalized => 0,
+        };
+        let (_, fork) = self.reach_best("show a block", |fork| if asks_on { has(fork) } else { 0 }).await?;
         let number = |n: u64| usize::try_from(n).ok().and_then(|n| fork.get(n)).map(|block| block.header);
         Ok(match at {
             BlockAt::Latest => Some(head(&fork).header),
@@ -202,24 +249,45 @@ impl Chain for SimChain {
             BlockAt::Hash(hash) => {
                 fork.iter().rev().find(|block| block.header.at.hash == hash).map(|b| b.header)
             }
-            BlockAt::Safe | BlockAt::Finalized if !self.world.scenario.tagged => None,
-            BlockAt::Safe => {
-                number(head(&fork).header.at.number.saturating_sub(self.world.scenario.finality))
-            }
-            BlockAt::Finalized => {
-                let depth = self.world.scenario.finality + self.world.scenario.deep;
-                number(head(&fork).header.at.number.saturating_sub(depth))
-            }
+            BlockAt::Safe => self.called(&fork, false).and_then(number),
+            BlockAt::Finalized => self.called(&fork, true).and_then(number),
         })
     }
 
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error> {
         let doing = "judge a block";
-        let (_, fork) = self.reach(doing).await?;
+        let (_, fork) = self.reach_block(doing, head).await?;
         if Self::find(&fork, head).is_none() {
             return Err(Error::Unreachable { chain: self.id, doing, text: "unknown head".into() });
         }
         Ok(Self::find(&fork, block).is_some())
+    }
+
+    async fn witnesses(&self, recent: &BTreeMap<u64, B256>) -> Vec<Witness> {
+        if !self.world.scenario.forked {
+            return Vec::new();
+        }
+        let now = self.world.now();
+        let cut = self.world.gate(self.node).rpc_cut_until > now;
+        let inner = self.world.lock();
+        let endpoints = inner.chains.get(&self.id).map_or(&[][..], |chain| &chain.endpoints);
+        let shown = endpoints.iter().enumerate();
+        shown.map(|(n, of)| self.witness(n, !cut && of.down_until <= now, &of.fork, recent)).collect()
+    }
+
+    async fn second(&self, receipts: &[Receipt]) -> Vec<SecondWord> {
+        let inner = self.world.lock();
+        let endpoints = inner.chains.get(&self.id).map_or(&[][..], |chain| &chain.endpoints);
+        let word = |receipt: &Receipt| {
+            let shown = endpoints.iter().filter(|of| Self::find(&of.fork, &receipt.block).is_some()).count();
+            match shown {
+                0 | 1 if self.world.scenario.forked => {
+                    SecondWord::Lacking { waited: Duration::ZERO, why: "nobody else has the block".into() }
+                }
+                _ => SecondWord::Same,
+            }
+        };
+        receipts.iter().map(word).collect()
     }
 
     async fn head_hint(&self) {
@@ -228,7 +296,7 @@ impl Chain for SimChain {
     }
 
     async fn block_receipts(&self, block: &BlockRef) -> Result<Vec<Receipt>, Error> {
-        let (_, fork) = self.reach("show the receipts of a block").await?;
+        let (_, fork) = self.reach_block("show the receipts of a block", block).await?;
         let Some(position) = Self::find(&fork, block) else {
             return Err(Error::Unreachable {
                 chain: self.id,
@@ -256,7 +324,7 @@ impl Chain for SimChain {
     }
 
     async fn counts(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Slot>, Error> {
-        let (endpoint, fork) = self.reach("count").await?;
+        let (endpoint, fork) = self.reach_block("count", at).await?;
         let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
             return Err(Error::Unreachable { chain: self.id, doing: "count", text: "unknown block".into() });
         };
@@ -277,7 +345,7 @@ impl Chain for SimChain {
     }
 
     async fn balances(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<Wei>, Error> {
-        let (_, fork) = self.reach("show balances").await?;
+        let (_, fork) = self.reach_block("show balances", at).await?;
         let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
             return Err(Error::Unreachable {
                 chain: self.id,
@@ -291,7 +359,7 @@ impl Chain for SimChain {
     }
 
     async fn delegated(&self, accounts: &[Account], at: &BlockRef) -> Result<Vec<bool>, Error> {
-        let (_, fork) = self.reach("show code").await?;
+        let (_, fork) = self.reach_block("show code", at).await?;
         let Some(block) = Self::find(&fork, at).and_then(|position| fork.get(position)) else {
             return Err(Error::Unreachable {
                 chain: self.id,
@@ -315,7 +383,7 @@ impl Chain for SimChain {
     }
 
     async fn taker(&self, block: &BlockRef, account: Account, slot: Slot) -> Result<Option<Taker>, Error> {
-        let (_, fork) = self.reach("show a block").await?;
+        let (_, fork) = self.reach_block("show a block", block).await?;
         let unknown =
             |text: &str| Error::Unreachable { chain: self.id, doing: "show a block", text: text.into() };
         let Some(position) = Self::find(&fork, block) else { return Err(unknown("unknown block")) };

@@ -72,6 +72,17 @@ pub(crate) struct ChainModel {
     pub(crate) latest: Millis,
     /// What the bytes of any transaction cost on top of gas.
     pub(crate) data_fee: u64,
+    /// One endpoint is on a fork of its own.
+    pub(crate) alone: Option<Alone>,
+}
+
+/// An endpoint that nobody follows: it makes blocks of its own, and shows them.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    pub(crate) endpoint: usize,
+    fork: Fork,
+    salt: u64,
+    until: u64,
 }
 
 /// A base fee in ordinary times.
@@ -103,6 +114,7 @@ impl ChainModel {
             rivals: BTreeMap::new(),
             latest: Millis(at_ms),
             data_fee: 0,
+            alone: None,
         }
     }
 
@@ -203,8 +215,12 @@ impl ChainModel {
 
     /// Endpoints that are not stale show the newest chain and drop from their pools what it has used.
     pub(crate) fn show(&mut self, now: u64) {
-        for at in &mut self.endpoints {
-            if at.stale_until <= now {
+        if self.alone.as_ref().is_some_and(|alone| alone.until <= now) {
+            self.alone = None;
+        }
+        let alone = self.alone.as_ref().map(|alone| alone.endpoint);
+        for (place, at) in self.endpoints.iter_mut().enumerate() {
+            if at.stale_until <= now && alone != Some(place) {
                 at.fork = self.fork.clone();
                 let accounts = &head(&self.fork).accounts;
                 at.pool
@@ -221,6 +237,36 @@ impl ChainModel {
                 self.rivals.entry(key).or_insert(ours);
             }
         }
+    }
+
+    /// An endpoint leaves the others: so many blocks below the head its own begin, and they are more than those of all others.
+    pub(crate) fn leave(&mut self, endpoint: usize, back: u64, salt: u64, until: u64, at_ms: u64) {
+        let Some(at) = self.endpoints.get_mut(endpoint) else { return };
+        let stay = self.fork.len().saturating_sub(usize::try_from(back).unwrap_or(usize::MAX)).max(1);
+        for (hash, wire) in self.fork.iter().skip(stay).flat_map(|block| &block.txs) {
+            at.pool.entry((wire.from, wire.nonce)).or_insert_with(|| (*hash, wire.clone()));
+        }
+        let fork = Arc::new(self.fork.iter().take(stay).cloned().collect());
+        self.alone = Some(Alone { endpoint, fork, salt: salt | 1, until });
+        for _ in 0..back + 2 {
+            self.mine_alone(at_ms);
+        }
+    }
+
+    /// The next block of whoever is on a fork of its own.
+    pub(crate) fn mine_alone(&mut self, at_ms: u64) {
+        let Some(mut alone) = self.alone.take() else { return };
+        std::mem::swap(&mut self.fork, &mut alone.fork);
+        std::mem::swap(&mut self.salt, &mut alone.salt);
+        self.mine(alone.endpoint, at_ms, false);
+        std::mem::swap(&mut self.fork, &mut alone.fork);
+        std::mem::swap(&mut self.salt, &mut alone.salt);
+        if let Some(at) = self.endpoints.get_mut(alone.endpoint) {
+            at.fork = alone.fork.clone();
+            let accounts = &head(&alone.fork).accounts;
+            at.pool.retain(|(from, nonce), _| accounts.get(from).is_none_or(|state| *nonce >= state.count));
+        }
+        self.alone = Some(alone);
     }
 
     /// Takes blocks back.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use landfall_core::journal::{Entry, JournalRow};
 use landfall_core::transaction::{ReasonCode, Transaction};
+use landfall_core::view::BlockRef;
 use landfall_core::{LaneId, Millis, Slot};
 
 use super::Checkers;
@@ -14,6 +15,25 @@ use crate::world::Rule;
 const SEEN_BY_ALL: Duration = Duration::from_secs(10);
 
 impl Checkers {
+    /// Blocks of an endpoint that is on a fork of its own never become the chain's, and nothing else is taken back in such a world.
+    pub(super) fn not_by_one(&self, tx: &Transaction, entries: &[JournalRow]) {
+        let inner = self.world.lock();
+        let Some(chain) = inner.chains.get(&tx.lane.chain) else { return };
+        let is_shared = |block: &BlockRef| {
+            let position = usize::try_from(block.number).ok();
+            position.and_then(|position| chain.fork.get(position)).is_some_and(|of| of.header.at == *block)
+        };
+        let alone = entries.iter().find(|row| match &row.entry {
+            Entry::Confirmed { block, .. } | Entry::Requeued { block, .. } => !is_shared(block),
+            _ => false,
+        });
+        let text = alone.map(|row| format!("{} by a block of one endpoint: {:?}", tx.id, row.entry));
+        drop(inner);
+        if let Some(text) = text {
+            self.world.violated(Rule::NotByOne, text);
+        }
+    }
+
     /// Nothing fails for want of money that its account has had for long.
     pub(super) fn fails_when_dry(&self, tx: &Transaction, entries: &[JournalRow]) {
         let empties = self.world.lock().empties.clone();

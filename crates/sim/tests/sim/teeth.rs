@@ -97,4 +97,11 @@ teeth! {
     a_word_from_before_an_acceptance_that_releases_is_found: WordsFromBefore;
     a_resume_from_before_a_load_that_means_all_is_found: OldResumeMeansAll;
     slots_taken_back_and_forgotten_are_found: TakenBackForgotten;
+    a_finality_that_the_chain_lacks_is_found: AnyFinality;
+    a_final_word_of_one_endpoint_is_found: OneIsEnough;
+    forgotten_bytes_bounded_by_todays_window_are_found: TodaysWindow;
+    a_reset_that_falls_into_history_is_found: ResetIntoHistory;
+    a_replaced_final_block_that_forgets_the_keys_is_found: AcceptForgets;
+    slots_given_out_beside_unseen_ones_are_found: BindsUnseen;
+    an_unaccounted_use_of_a_slot_that_is_forgotten_is_found: UnaccountedForgotten;
 }

@@ -294,6 +294,52 @@ fn a_loaded_lane_assigns_no_nonce_before_it_knows_what_used_the_ones_that_are_ou
     }
 }
 
+/// The nonce of one that is out was used, and one that is not known here. A person's word is about the latter.
+#[test]
+fn a_resumed_lane_assigns_no_nonce_before_it_knows_what_used_the_ones_that_are_out() {
+    let mut world = world(LaneSettings { on_displaced: OnDisplaced::Requeue, ..settings() });
+    let out = world.submit_as(payment(8), Options::default());
+    world.rest();
+    world.play(Step::Crash);
+    used(&mut world, &payment(7));
+    used(&mut world, &payment(70));
+    world.show(0, true);
+    world.rest();
+    let waits = world.submit_as(payment(7), Options::default());
+    world.rest();
+    assert!(matches!(world.desk.lane.hold(), Some(Hold::UnknownSlots { first: Slot(6), .. })));
+    world.command(CommandKind::Resume);
+    world.rest();
+    assert_eq!((world.desk.lane.hold(), world.slot_of(waits)), (Some(Hold::Behind), None));
+    world.settle_strangers();
+    for _ in 0..5 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.store.state(out), TxState::Confirmed);
+    let status = world.desk.store.tx(waits).status.clone();
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
+/// Nobody can say what used the nonce of one that is out: a second word is about that.
+#[test]
+fn a_lane_that_looks_up_what_nobody_can_say_goes_on_by_a_second_word() {
+    let mut world = world(LaneSettings { on_displaced: OnDisplaced::Requeue, ..settings() });
+    world.submit_as(payment(8), Options::default());
+    world.rest();
+    world.play(Step::Crash);
+    used(&mut world, &payment(7));
+    used(&mut world, &payment(70));
+    world.show(0, true);
+    world.rest();
+    world.command(CommandKind::Resume);
+    world.rest();
+    goes_on_unproven(&mut world, 3);
+    assert_eq!(world.desk.lane.hold(), Some(Hold::Behind));
+    world.command(CommandKind::Resume);
+    goes_on_unproven(&mut world, 1);
+    assert_eq!(world.desk.lane.hold(), None);
+}
+
 #[test]
 fn where_the_signer_says_that_unknown_nonces_are_another_programs_nothing_alike_is_held_for_them() {
     let adopts = LaneSettings {

@@ -229,6 +229,7 @@ pub(crate) async fn the_row_of_a_lane_comes_back_as_it_was_stored(world: World) 
         resuming: Some(command_id(3)),
         resets: vec![ResetRecord { at: Millis(7), from: Slot(43), to: Slot(41), given_up: 2 }],
         accepted_below: Some(Slot(4)),
+        accepted_ahead: 9,
         widest: 16,
         older_count: Some(Slot(6)),
         compared_from: Some(Slot(2)),
