@@ -504,6 +504,13 @@ mod tests {
         let over = line.is_over(Duration::from_secs(30)).await;
         assert!(over.contains("too much"), "{over}");
         line.shows_key(&caller("one")).unwrap();
-        assert!(line.reads(1 << 30));
+        for _ in 0..1_000 {
+            assert!(line.reads(256 << 10), "the bytes of bodies are not");
+            line.is_asked(256 << 10);
+        }
+        assert!(!line.reads(1 << 30), "what belongs to nothing is bounded with a key, too");
+        let again = enter(&crowd, "::1");
+        assert_eq!(again.0.shows_key(&caller("one")), Err(NoPlace::Frames));
+        assert_eq!(again.0.shows_key(&caller("other")), Ok(()));
     }
 }

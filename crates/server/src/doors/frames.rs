@@ -33,7 +33,8 @@ impl Frames {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let since = now.saturating_duration_since(left.1).as_secs_f64();
         let has = (left.0 + since * PER_SECOND - bytes).clamp(-MOST_OWED, AT_ONCE);
-        *left = (has, now);
+        // Those who ask at once do not come in their order: no time counts twice.
+        *left = (has, now.max(left.1));
         has > 0.0
     }
 
