@@ -125,6 +125,10 @@ async fn answer(
     if let Some(wait) = line.waits() {
         tokio::time::sleep(wait).await;
     }
+    // To agree on TLS costs more than most requests, and comes before any.
+    if acceptor.is_some() && !line.agrees() {
+        return Err("its address opens too many connections without a key".to_owned());
+    }
     let mut over = pin!(line.is_over(silence));
     let stream = match acceptor {
         None => Bytes::Plain(stream),

@@ -49,6 +49,8 @@ pub(crate) struct Line {
     keyless_since: AtomicU64,
     /// Answers that were given up because nobody read them.
     unread: AtomicUsize,
+    /// That it agreed on TLS was counted as a request of its address.
+    agreed: AtomicBool,
     /// It has ended or made room, and is no longer counted.
     pub(super) yielded: AtomicBool,
     end: Notify,
@@ -77,6 +79,7 @@ impl Line {
             owner: Mutex::new(None),
             keyless_since: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
+            agreed: AtomicBool::new(false),
             yielded: AtomicBool::new(false),
             end: Notify::new(),
             running: AtomicUsize::new(0),
@@ -127,6 +130,9 @@ impl Line {
         self.crowd.knows(self, caller.key.clone())?;
         *owner = Some(caller.clone());
         self.known.store(true, Ordering::Relaxed);
+        if self.agreed.swap(false, Ordering::Relaxed) {
+            self.neighbour.gives_back();
+        }
         Ok(())
     }
 
@@ -157,6 +163,14 @@ impl Line {
     /// not worth much haste.
     pub(crate) fn waits(&self) -> Option<Duration> {
         self.neighbour.asks_too_much(self.began).then_some(WAIT_OF_MANY)
+    }
+
+    /// Counts that a new connection agrees on TLS as a request of its address; false if that has made too many. It gets it back with
+    /// a key, whose rate bounds it from then on.
+    pub(crate) fn agrees(&self) -> bool {
+        let may = self.neighbour.asks_without_key(Instant::now());
+        self.agreed.store(may, Ordering::Relaxed);
+        may
     }
 
     /// Ends it, whatever goes on.
