@@ -66,5 +66,6 @@ mod support;
 mod tls;
 mod traces;
 mod unit;
+mod unread;
 mod webhook_tokens;
 mod webhooks;

@@ -12,6 +12,7 @@
 //! | `role` | what keys may do, and what paths need |
 //! | `admin` | the administrator's key that is not in the store |
 //! | `rate`, `quota` | how often a key may ask, and how much it may hold |
+//! | `unread` | the room that an answer takes until it is read |
 //! | `audit` | who asked for what, and who was sent away |
 //! | `caller` | who a request comes from, as handlers see it |
 
@@ -26,6 +27,7 @@ mod older;
 mod quota;
 mod rate;
 mod role;
+mod unread;
 
 pub use admin::AdminKey;
 pub(crate) use admit::admit;
