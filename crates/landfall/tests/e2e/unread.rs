@@ -1,14 +1,17 @@
 //! Answers that a caller asks for and does not read: what they take is bounded for its key, and others go on meanwhile.
 
+use std::time::Duration;
+
 use axum::http::{Request, Response, Version};
 use futures::future::join_all;
 use serde_json::json;
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::codegen::{Bytes, Service as _};
 use tonic::transport::Endpoint;
 
 use crate::pass_through::{ADMIN_KEY, guarded, key_of};
-use crate::support::{Api, CHAIN_ID, Chain, RECEIVER, Server, signer, submission, until};
+use crate::support::{Api, CHAIN_ID, Chain, RECEIVER, Server, pass, signer, submission, text, until};
 
 /// Requests at once on one connection: a few less than a server takes.
 const STREAMS: usize = 95;
@@ -93,4 +96,48 @@ async fn answers_that_are_not_read_take_the_room_of_their_key_by_every_door_and_
         until("there is room again", async || (greedy.get(&large_path).await.status == 200).then_some(()))
             .await;
     }
+}
+
+#[tokio::test]
+async fn a_look_costs_of_the_rate_what_its_answer_is_long() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded("")).await;
+    let (large, small) = (waiting(&server, 120_000).await, waiting(&server, 10).await);
+    let admin = server.api.with_key(ADMIN_KEY);
+    for (tx, least, most) in [(&large, 4, 7), (&small, 20, 40)] {
+        let body = json!({ "name": "ten", "role": "viewer", "ratePerS": 10 });
+        let ten = admin.with_key(&text(&admin.post("/api/v1/api-keys", &body).await.expect(201), "key"));
+        let began = Instant::now();
+        let mut given = 0;
+        while ten.get(&format!("/api/v1/tx/{tx}")).await.status == 200 {
+            given += 1;
+        }
+        let more = usize::try_from(began.elapsed().as_secs()).unwrap() * 10;
+        assert!((least..=most + more).contains(&given), "{given} looks");
+    }
+}
+
+#[tokio::test]
+async fn one_key_that_looks_at_large_transactions_without_end_keeps_nobody_waiting_and_no_probe() {
+    let chain = Chain::without_mining().await;
+    let server = Server::start(&chain.url(), guarded("")).await;
+    let path = format!("/api/v1/tx/{}", waiting(&server, 120_000).await);
+    let (greedy, other) = (key_of(&server, "viewer").await, key_of(&server, "viewer").await);
+    other.get(&path).await.expect(200);
+    let by = By::Rest(&path);
+    let asked = join_all((0..10).map(|_| ask(&greedy, &by)));
+    let waited = async {
+        let mut longest = Duration::ZERO;
+        for _ in 0..20 {
+            for path in ["/api/v1/lanes", "/health/ready"] {
+                let asked = Instant::now();
+                other.get(path).await.expect(200);
+                longest = longest.max(asked.elapsed());
+            }
+            pass(Duration::from_millis(20)).await;
+        }
+        longest
+    };
+    let (_unread, longest) = tokio::join!(asked, waited);
+    assert!(longest < Duration::from_secs(3), "another waited {longest:?}");
 }

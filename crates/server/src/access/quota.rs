@@ -62,6 +62,8 @@ const WAIT: Duration = Duration::from_secs(10);
 enum Read {
     /// Large pages.
     Pages,
+    /// One transaction, or its journal.
+    Looks,
     /// A page of what happened before somebody listened.
     History,
 }
@@ -70,6 +72,7 @@ impl Read {
     fn at_once(self) -> usize {
         match self {
             Self::Pages => 2,
+            Self::Looks => 4,
             Self::History => 1,
         }
     }
@@ -77,6 +80,7 @@ impl Read {
     fn words(self) -> &'static str {
         match self {
             Self::Pages => "large pages",
+            Self::Looks => "single transactions",
             Self::History => "pages of earlier events",
         }
     }
@@ -106,6 +110,11 @@ impl Quotas {
     /// A turn to read a large page, after others of the same key. An open server has none.
     pub(crate) async fn read_much(&self, caller: &Caller) -> Result<Turn, Problem> {
         self.turn(caller, Read::Pages).await
+    }
+
+    /// A turn to look at one transaction.
+    pub(crate) async fn look(&self, caller: &Caller) -> Result<Turn, Problem> {
+        self.turn(caller, Read::Looks).await
     }
 
     /// Reads a page of history in the key's turn, however long it waits for that: whoever listens has time. After it the key rests as
@@ -228,6 +237,28 @@ mod tests {
         assert_eq!((refused.code, refused.retry_after), (Code::QuotaReached, Some(1)));
         let (next, ()) = tokio::join!(quotas.read_much(&one), async { drop(held.pop()) });
         assert!(next.is_ok_and(|turn| turn.is_some()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_of_a_key_have_their_turns_in_the_order_they_came() {
+        let quotas = Arc::new(Quotas::new(Shares::default()));
+        let (one, other) = (caller("one"), caller("other"));
+        let (mut most, mut under_way, mut done) = (0, 0, Vec::new());
+        let counts = std::cell::RefCell::new((&mut most, &mut under_way, &mut done));
+        let look = async |number: usize| {
+            let _turn = quotas.look(&one).await.ok().flatten().unwrap();
+            {
+                let (most, under_way, done) = &mut *counts.borrow_mut();
+                **under_way += 1;
+                **most = (**most).max(**under_way);
+                done.push(number);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            *counts.borrow_mut().1 -= 1;
+        };
+        futures::future::join_all((0..100).map(look)).await;
+        assert_eq!((most, done), (4, (0..100).collect()));
+        let _held = quotas.look(&other).await.ok().flatten().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Answers that their callers may leave unread. Each takes room of its key until it is written.
+//! Answers that their callers may leave unread. Each takes room of its key until it is written, and what is large costs of its rate.
 
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use crate::problem::Problem;
 use crate::rpc::{LARGE, MessageRoom};
 use crate::serve::App;
 
+/// So many bytes of an answer cost as much as a request.
+const BYTES_OF_A_REQUEST: usize = 64 << 10;
 /// Room of an answer that has no end yet: HTTP/2 keeps no more of it.
 const OF_STREAM: usize = 64 << 10;
 
@@ -41,6 +43,9 @@ pub(super) fn room(
     let told = response.extensions_mut().remove::<grpc::Length>().map(|grpc::Length(length)| length);
     let exact = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     let length = told.or(exact);
+    if let Some(length) = length.filter(|_| asked.may_be_refused) {
+        app.keyring.owe(caller, length / BYTES_OF_A_REQUEST);
+    }
     // Over HTTP/1 one answer follows the other, so that small ones are bounded by the connections.
     let is_counted = asked.version >= Version::HTTP_2 || length.is_some_and(|length| length > LARGE);
     let bytes = length.unwrap_or(OF_STREAM);

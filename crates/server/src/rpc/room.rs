@@ -89,6 +89,14 @@ impl Answers {
         room
     }
 
+    /// Says no to a key that has its share unread already: nothing is to be done for an answer that would
+    /// find no room.
+    pub(crate) fn has_room(self: &Arc<Self>, key: Option<&Arc<str>>) -> Result<(), Problem> {
+        let most = self.budget.of_key();
+        let is_full = key.is_some_and(|key| self.of_key(key).load(Ordering::Relaxed) >= most);
+        if is_full { Err(self.key_is_full()) } else { Ok(()) }
+    }
+
     fn key_is_full(&self) -> Problem {
         let most = self.budget.of_key();
         let detail = format!(
