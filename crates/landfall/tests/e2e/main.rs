@@ -46,6 +46,7 @@ mod metrics;
 mod migrate;
 mod openapi;
 mod own_clients;
+mod partial;
 mod pass_through;
 mod people;
 mod places;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::crowd::Crowd;
 use super::neighbour::Neighbour;
+use super::partial::{More, Partial};
 use crate::access::Caller;
 use crate::metrics::NoRoom;
 
@@ -49,6 +50,8 @@ pub(crate) struct Line {
     keyless_since: AtomicU64,
     /// Answers that were given up because nobody read them.
     unread: AtomicUsize,
+    /// The message that is on its way, once it is a WebSocket.
+    partial: Mutex<Option<Partial>>,
     /// That it agreed on TLS was counted as a request of its address.
     agreed: AtomicBool,
     /// It has ended or made room, and is no longer counted.
@@ -79,6 +82,7 @@ impl Line {
             owner: Mutex::new(None),
             keyless_since: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
+            partial: Mutex::new(None),
             agreed: AtomicBool::new(false),
             yielded: AtomicBool::new(false),
             end: Notify::new(),
@@ -165,6 +169,43 @@ impl Line {
         self.neighbour.asks_too_much(self.began).then_some(WAIT_OF_MANY)
     }
 
+    /// It becomes a WebSocket: from now on messages come.
+    pub(crate) fn carries(&self, message: Partial) {
+        *self.partial.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    /// Looks at the message that is on its way, if it is a WebSocket.
+    fn partial<T>(&self, look: impl FnOnce(&mut Partial) -> T) -> Option<T> {
+        self.partial.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
+    }
+
+    /// Whether more may be read.
+    pub(crate) fn more(&self) -> More {
+        self.partial(Partial::more).unwrap_or(More::Yes)
+    }
+
+    /// A message of so many bytes was whole.
+    pub(crate) fn is_heard(&self, bytes: usize) {
+        self.partial(|partial| partial.is_whole(bytes));
+    }
+
+    /// A ping or a pong came, which took so many bytes.
+    pub(crate) fn is_signalled(&self, bytes: usize) {
+        self.partial(|partial| partial.controls(bytes));
+    }
+
+    /// A message should be whole by now. While nothing is read of it, nobody can say so.
+    pub(crate) fn is_late(&self, reads: bool) -> bool {
+        let now = Instant::now();
+        let late = |partial: &mut Partial| {
+            if !reads {
+                partial.is_left(now);
+            }
+            partial.is_late(now)
+        };
+        self.partial(late).unwrap_or(false)
+    }
+
     /// Counts that a new connection agrees on TLS as a request of its address; false if that has made too many. It gets it back with
     /// a key, whose rate bounds it from then on.
     pub(crate) fn agrees(&self) -> bool {
@@ -180,6 +221,7 @@ impl Line {
 
     /// Counts bytes that came; false if that were too many from somebody unknown.
     pub(crate) fn reads(&self, bytes: usize) -> bool {
+        self.partial(|partial| partial.comes(bytes, Instant::now()));
         if self.is_known() {
             return true;
         }

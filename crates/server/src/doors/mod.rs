@@ -14,6 +14,7 @@
 //! | `line` | one connection |
 //! | `neighbour` | all connections of one address |
 //! | `bytes` | bytes of bodies that are being read or worked on |
+//! | `partial` | a WebSocket's message that is not whole |
 //! | `intake` | a request's body, once its caller may come in |
 //! | `streams` | gRPC streams of callers without a key |
 
@@ -24,6 +25,7 @@ pub(crate) mod intake;
 mod line;
 mod measured;
 mod neighbour;
+mod partial;
 pub(crate) mod streams;
 
 use std::net::SocketAddr;
@@ -34,6 +36,7 @@ use tokio::sync::Semaphore;
 pub(crate) use bytes::{Budget, Charge};
 pub(crate) use crowd::{Crowd, MOMENT, Room, Yielded};
 pub(crate) use line::{Line, Running};
+pub(crate) use partial::{More, Partial};
 
 use bytes::OfKeys;
 

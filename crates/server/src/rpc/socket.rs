@@ -24,7 +24,7 @@ use super::subscribe::{Next, Subscriptions};
 use super::wire::{self, Call, Incoming, Refusal};
 use super::{Answered, Asker, MessageRoom, answer};
 use crate::access::{Caller, Place, Quota, Role};
-use crate::doors::{Charge, Line};
+use crate::doors::{Charge, Line, Partial};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -45,6 +45,8 @@ const CONTROLS_TIME: Duration = Duration::from_secs(10);
 const READ_BUFFER: usize = 8 << 10;
 /// The longest reason that a socket is closed with: what WebSockets have room for.
 const LONGEST_REASON: usize = 123;
+/// Bytes before those of a ping or a pong.
+const CONTROL_HEAD: usize = 6;
 /// So much of what was sent before the end was heard is still read.
 const LAST_WORDS: usize = 1_000;
 const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
@@ -99,6 +101,10 @@ pub(crate) async fn upgrade(
     let largest = asker.app.limits.body.min(LARGEST);
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest).read_buffer_size(READ_BUFFER);
     let line = line.map(|Extension(line)| line);
+    if let Some(line) = &line {
+        let charge = asker.app.doors.charge(Some(line), &asker.caller);
+        line.carries(Partial::new(charge, largest, asker.app.limits.body_time));
+    }
     let held = Held { headers, line, _place: place, _share: of_key };
     Ok(upgrade.on_upgrade(move |socket| serve(asker, held, socket)))
 }
@@ -233,11 +239,21 @@ impl Open {
     async fn ping(&mut self) -> Said {
         let stays =
             self.heard.elapsed() < SILENT_LIMIT && self.asker.app.keyring.still(&self.asker.caller).await;
+        let reads = self.running.len() < AT_ONCE;
+        if self.held.line.as_ref().is_some_and(|line| line.is_late(reads)) {
+            return self.leave(Some(too_slow()));
+        }
         if stays { (vec![Message::Ping(Default::default())], None) } else { self.leave(None) }
     }
 
     async fn hear(&mut self, message: Message) -> Said {
         self.heard = Instant::now();
+        self.held.line.iter().for_each(|line| match &message {
+            Message::Text(text) => line.is_heard(text.len()),
+            Message::Binary(bytes) => line.is_heard(bytes.len()),
+            Message::Ping(bytes) | Message::Pong(bytes) => line.is_signalled(bytes.len() + CONTROL_HEAD),
+            Message::Close(_) => {}
+        });
         let bytes = match message {
             Message::Text(text) => text.as_bytes().to_vec(),
             Message::Binary(bytes) => bytes.to_vec(),
@@ -324,6 +340,11 @@ impl Controls {
 fn too_many_controls() -> CloseFrame {
     let reason = format!("at most {CONTROLS} pings and pongs are taken in {} s", CONTROLS_TIME.as_secs());
     CloseFrame { code: close_code::POLICY, reason: reason.into() }
+}
+
+/// The end of a socket with a message that is never whole.
+fn too_slow() -> CloseFrame {
+    CloseFrame { code: close_code::POLICY, reason: "a message did not come to its end in time".into() }
 }
 
 /// The end of a socket whose caller may come again.
