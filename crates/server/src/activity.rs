@@ -1,5 +1,6 @@
 //! Requests of one connection, each with where it comes from, and counted until the last of its answer is sent. A large answer is
-//! handed on in pieces, and one that its caller does not read is given up with all that it holds.
+//! handed on in pieces, and one that its caller does not read is given up with all that it holds. What was handed on and not written
+//! holds its room still.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -89,7 +90,7 @@ where
                 if is_small && !can_go_on {
                     return Body::new(Sent { body, _running: running });
                 }
-                let flow = Flow::new(Going { body, _running: running, _room: room });
+                let flow = Flow::new(Going { body, _running: running, room });
                 if is_small {
                     small.look_after(&flow, line);
                 } else {
@@ -167,7 +168,20 @@ impl http_body::Body for Sent {
 struct Going {
     body: Body,
     _running: Running,
-    _room: Option<Arc<MessageRoom>>,
+    room: Option<Arc<MessageRoom>>,
+}
+
+/// A piece that was handed on. What is below keeps it until it is written, which a caller that does not read can put off, and so long it
+/// takes the room of its answer.
+struct Piece {
+    bytes: Bytes,
+    _room: Arc<MessageRoom>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// How an answer gets on.
@@ -271,9 +285,14 @@ impl Flow {
                 }
             }
         }
-        let piece = self.rest.split_to(self.rest.len().min(PIECE));
-        self.taken += piece.len();
+        let bytes = self.rest.split_to(self.rest.len().min(PIECE));
+        self.taken += bytes.len();
         self.since = Some(now);
+        let room = self.going.as_ref().and_then(|going| going.room.clone());
+        let piece = match room {
+            Some(room) => Bytes::from_owner(Piece { bytes, _room: room }),
+            None => bytes,
+        };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }
@@ -400,7 +419,7 @@ mod tests {
     fn answer(body: Body, version: Version) -> (InPieces, Arc<Answers>, Arc<Line>) {
         let (line, answers) = (test_line(), Arc::new(Answers::new(Budget::default())));
         let room = Some(answers.hold(None, 1 << 20).ok().unwrap());
-        let flow = Flow::new(Going { body, _running: line.begins(), _room: room });
+        let flow = Flow::new(Going { body, _running: line.begins(), room });
         tokio::spawn(watch(Arc::downgrade(&flow), line.clone(), version >= Version::HTTP_2, None));
         (InPieces(flow), answers, line)
     }
@@ -446,6 +465,21 @@ mod tests {
         });
         let (mut body, _, _) = answer(Body::from_stream(said), Version::HTTP_2);
         assert_eq!(next(&mut body).await.unwrap().unwrap().into_data().unwrap(), "an event");
+    }
+
+    #[tokio::test]
+    async fn what_was_handed_on_takes_its_room_until_it_is_written() {
+        let (mut body, answers, _) = answer(large(), Version::HTTP_2);
+        let mut unwritten = Vec::new();
+        while let Some(piece) = next(&mut body).await {
+            unwritten.push(piece.unwrap().into_data().unwrap());
+        }
+        drop(body);
+        assert!(!answers.is_empty(), "HTTP/2 keeps what its caller does not read");
+        unwritten.truncate(1);
+        assert!(!answers.is_empty() && unwritten[0].iter().all(|byte| *byte == 7));
+        drop(unwritten);
+        assert!(answers.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

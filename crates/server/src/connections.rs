@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,11 +20,12 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::activity::Watched;
-use crate::doors::{Crowd, Line, MOMENT, Yielded};
+use crate::doors::{Crowd, Line, MOMENT, More, Yielded};
 use crate::limits::Limits;
 
 /// How long requests that are under way when the server stops may take: a caller that never finishes its own must
@@ -47,6 +48,11 @@ const ERRORS: usize = 64;
 /// Bytes of headers: those of a request over HTTP/2, and what HTTP/1 reads ahead.
 const HEADERS: u32 = 16 << 10;
 const READ_AHEAD: usize = 64 << 10;
+
+/// Bytes that are read of one connection until others have their turn.
+const TURN: usize = 64 << 10;
+/// How long it takes until it is looked again whether there are bytes for a message.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers requests until `stop` comes, then lets those under way finish, as long as they do not take too long.
 pub(crate) async fn serve(
@@ -125,6 +131,10 @@ async fn answer(
     if let Some(wait) = line.waits() {
         tokio::time::sleep(wait).await;
     }
+    // To agree on TLS costs more than most requests, and comes before any.
+    if acceptor.is_some() && !line.agrees() {
+        return Err("its address opens too many connections without a key".to_owned());
+    }
     let mut over = pin!(line.is_over(silence));
     let stream = match acceptor {
         None => Bytes::Plain(stream),
@@ -137,7 +147,7 @@ async fn answer(
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
         },
     };
-    let stream = Stream { bytes: stream, line: line.clone() };
+    let stream = Stream { bytes: stream, line: line.clone(), turn: 0, pause: None };
     let service = TowerToHyperService::new(Watched::new(router, line.clone()));
     let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut leaving = false;
@@ -165,17 +175,49 @@ enum Bytes {
 struct Stream {
     bytes: Bytes,
     line: Arc<Line>,
+    /// Bytes that were read without a pause.
+    turn: usize,
+    /// There are no bytes for what comes next.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stream {
+    /// Lets others have their turn: what reads here may go on as long as something comes, without an end.
+    fn may_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.turn >= TURN {
+            self.turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        loop {
+            match self.line.more() {
+                More::Yes => break,
+                More::Never => {
+                    return Poll::Ready(Err(io::Error::other("a message came in too many frames")));
+                }
+                More::Later => {}
+            }
+            let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(PAUSE)));
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        self.pause = None;
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        ready!(this.may_read(cx))?;
         let before = buf.filled().len();
         let read = match &mut this.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Bytes::Secure(stream) => Pin::new(stream).poll_read(cx, buf),
         };
-        if matches!(read, Poll::Ready(Ok(()))) && !this.line.reads(buf.filled().len() - before) {
+        let came = buf.filled().len() - before;
+        this.turn = if read.is_ready() { this.turn + came } else { 0 };
+        if matches!(read, Poll::Ready(Ok(()))) && !this.line.reads(came) {
             return Poll::Ready(Err(io::Error::other(
                 "a caller sent too much without a key, or that asks for nothing",
             )));
@@ -272,4 +314,42 @@ impl Places {
 fn is_the_callers(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::access::{Caller, Role};
+    use crate::doors::test_line;
+
+    #[tokio::test]
+    async fn others_have_their_turn_however_much_there_is_to_read() {
+        const SENT: usize = 256 << 10;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        // It is all there before anything is read.
+        caller.write_all(&vec![7; SENT]).await.unwrap();
+        let line = test_line();
+        line.shows_key(&Caller::with("one".into(), "one", Role::Viewer, None, None)).unwrap();
+        let mut stream = Stream { bytes: Bytes::Plain(accepted), line, turn: 0, pause: None };
+        let (mut read, mut turn, mut longest) = (0, 0, 0);
+        while read < SENT {
+            let mut bytes = [0; 8 << 10];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            std::future::poll_fn(|cx| {
+                let polled = Pin::new(&mut stream).poll_read(cx, &mut buffer);
+                turn = if polled.is_pending() { 0 } else { turn };
+                polled
+            })
+            .await
+            .unwrap();
+            read += buffer.filled().len();
+            turn += buffer.filled().len();
+            longest = longest.max(turn);
+        }
+        assert!(longest <= TURN + (8 << 10), "{longest} bytes at once");
+    }
 }

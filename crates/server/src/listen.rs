@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use landfall_core::journal::JournalRow;
+use landfall_core::ports::store::Error;
 use landfall_core::{Account, ChainId, JournalSeq, TxId};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
@@ -14,7 +15,8 @@ use crate::problem::{Code, Problem};
 use crate::serve::App;
 use crate::{event, tail};
 
-const PAGE: u32 = 500;
+/// Rows that are read at once, and kept as they are told until the listener has taken them.
+const PAGE: u32 = 100;
 /// How long a store that does not answer is left alone.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether the key of one to whom nothing happens is still good.
@@ -65,8 +67,10 @@ pub(crate) struct Listener {
     app: App,
     wanted: Wanted,
     after: JournalSeq,
-    ready: VecDeque<JournalRow>,
+    ready: VecDeque<Heard>,
     reader: event::Reader,
+    /// It has heard all that was there, and is told of what is new.
+    caught_up: bool,
     _place: OwnedSemaphorePermit,
     _of_key: Place,
 }
@@ -90,36 +94,27 @@ impl Listener {
         })?;
         let after = match wanted.after {
             Some(after) => after,
-            None => tail::last(app.handle.store()).await?,
+            // It is found by many small reads.
+            None => app.keyring.quotas().in_history(&wanted.caller, tail::last(app.handle.store())).await?,
         };
         app.metrics.listeners(1);
         let (ready, reader) = (VecDeque::new(), event::Reader::default());
-        Ok(Self { app, wanted, after, ready, reader, _place: place, _of_key: of_key })
+        Ok(Self { app, wanted, after, ready, reader, caught_up: false, _place: place, _of_key: of_key })
     }
 
     /// The next event.
     pub(crate) async fn next(&mut self) -> Result<Heard, Ended> {
         loop {
-            while let Some(row) = self.ready.front() {
-                let Ok(standing) = self.reader.next(self.app.handle.store(), row).await else {
-                    tokio::time::sleep(ASK_AGAIN).await;
-                    continue;
-                };
+            if let Some(heard) = self.ready.pop_front() {
                 // A key may have been taken back since.
                 if !self.app.keyring.still(&self.wanted.caller).await {
                     return Err(Ended::KeyIsOver);
                 }
-                let name = row.entry.event().filter(|name| self.wanted.hears(row, name));
-                let data = || event::data(row, standing, self.wanted.caller.addresses());
-                let heard = name.map(|name| Heard { seq: row.seq, name, data: data() });
-                self.after = row.seq;
-                self.ready.pop_front();
-                if let Some(heard) = heard {
-                    return Ok(heard);
-                }
+                return Ok(heard);
             }
-            match self.app.handle.store().journal_after(self.after, PAGE).await {
-                Ok(rows) if rows.is_empty() => {
+            match self.read().await {
+                Ok(0) => {
+                    self.caught_up = true;
                     let beyond = self.app.tail.beyond(self.after);
                     match tokio::time::timeout(JUDGE_EVERY, beyond).await {
                         Ok(true) => {}
@@ -128,9 +123,37 @@ impl Listener {
                         Err(_) => return Err(Ended::KeyIsOver),
                     }
                 }
-                Ok(rows) => self.ready.extend(rows),
+                // Nothing of it may be for this listener, however much there is: somebody has to see that its key is over.
+                Ok(_) if self.ready.is_empty() && !self.app.keyring.still(&self.wanted.caller).await => {
+                    return Err(Ended::KeyIsOver);
+                }
+                Ok(_) => {}
                 Err(_) => tokio::time::sleep(ASK_AGAIN).await,
             }
         }
+    }
+
+    /// Reads a page, and how many rows there were. What was there before somebody listened may be much, and everybody may ask for it
+    /// again and again.
+    async fn read(&mut self) -> Result<usize, Error> {
+        if self.caught_up {
+            return self.page().await;
+        }
+        let (quotas, caller) = (self.app.keyring.quotas().clone(), self.wanted.caller.clone());
+        quotas.in_history(&caller, self.page()).await
+    }
+
+    async fn page(&mut self) -> Result<usize, Error> {
+        let store = self.app.handle.store();
+        let rows = store.journal_after(self.after, PAGE).await?;
+        for row in &rows {
+            let standing = self.reader.next(store, row).await?;
+            if let Some(name) = row.entry.event().filter(|name| self.wanted.hears(row, name)) {
+                let data = event::data(row, standing, self.wanted.caller.addresses());
+                self.ready.push_back(Heard { seq: row.seq, name, data });
+            }
+            self.after = row.seq;
+        }
+        Ok(rows.len())
     }
 }

@@ -4,7 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio::time::Instant;
 
 use crate::support::{Chain, Server, Settings, is_here, run, run_within, until, until_within};
 
@@ -195,4 +199,44 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() 
     std::fs::write(folder.join("server.crt"), "").unwrap();
     until("that too", async || server.log().contains("there is no certificate in").then_some(())).await;
     assert!(trusts("new").await);
+}
+
+/// The first words of a caller that speaks TLS 1.2.
+fn hello() -> Vec<u8> {
+    let mut said = vec![3, 3];
+    said.extend([7; 32]);
+    // No session, one suite, no compression.
+    said.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
+    // Groups, points and signatures.
+    let extensions = [0, 10, 0, 4, 0, 2, 0, 29, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3];
+    said.extend([0, 22]);
+    said.extend(extensions);
+    let length = u8::try_from(said.len()).unwrap();
+    let mut record = vec![22, 3, 1, 0, length + 4, 1, 0, 0, length];
+    record.extend(said);
+    record
+}
+
+/// Whether a server answers the first words of a caller at this address with its own.
+async fn is_heard(address: &str, from: [u8; 4]) -> bool {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let Ok(mut stream) = socket.connect(address.parse().unwrap()).await else { return false };
+    stream.write_all(&hello()).await.ok();
+    stream.read_u8().await.is_ok_and(|kind| kind == 22)
+}
+
+#[tokio::test]
+async fn an_address_agrees_on_tls_as_often_as_it_may_ask_without_a_key_and_others_go_on() {
+    const OFTEN: usize = 4_000;
+    let chain = Chain::without_mining().await;
+    let (server, address) = served(&chain).await;
+    let own = trusting(&server.folder().join("server.crt"));
+    let (flooder, began) = ([127, 0, 0, 9], Instant::now());
+    assert!(is_heard(&address, flooder).await);
+    let flood = futures::stream::iter(0..OFTEN).map(|_| is_heard(&address, flooder)).buffer_unordered(16);
+    let heard = flood.filter(|heard| futures::future::ready(*heard)).count().await;
+    let most = 1_000 + 200 * (usize::try_from(began.elapsed().as_secs()).unwrap() + 2);
+    assert!(heard < most, "{heard} of {OFTEN} in {:?}", began.elapsed());
+    assert_eq!(own.get(format!("https://{address}/health/live")).send().await.unwrap().status(), 200);
 }

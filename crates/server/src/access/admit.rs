@@ -16,6 +16,7 @@ use super::caller::Caller;
 use super::keyring;
 use super::older;
 use super::role::{Need, Role};
+use super::unread::{self, Asked};
 use crate::activity::Receiver;
 use crate::doors::{Charge, Line, NoPlace, intake};
 use crate::grpc;
@@ -24,7 +25,6 @@ use crate::metrics::NoRoom;
 use crate::observe::Answered;
 use crate::problem::{Code, Problem};
 use crate::routes::table;
-use crate::rpc::LARGE;
 use crate::serve::App;
 
 /// How long what needs nobody waits to know who asks.
@@ -268,6 +268,7 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
     // Both are cheap to keep, and are read only if there is something to tell.
     let (asks, uri) = (request.method().clone(), request.uri().clone());
     let (method, path) = (asks.as_str(), uri.path());
+    let asked_for = Asked::new(&asks, path, request.version());
     let mut sent = Bytes::new();
     if told != Told::IfRefused {
         let (parts, body) = request.into_parts();
@@ -284,9 +285,9 @@ async fn pass(app: &App, caller: Caller, need: Need, mut request: Request, next:
     };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
-    if let Err(problem) = hold(app, (&caller, need), &asks, path, &mut response) {
+    if let Err(problem) = hold(app, (&caller, need), (asked_for, path), &mut response) {
         app.metrics.turned_away(NoRoom::Answer);
-        response = problem.into_response();
+        response = if grpc::is_service(path) { grpc::refusal(&problem) } else { problem.into_response() };
     }
     let status = response.status();
     match (told, asked) {
@@ -317,23 +318,17 @@ async fn whole(audit: &Audit, passed: impl Future<Output = Response> + Send + 's
     })
 }
 
-/// A large answer takes room until it is sent, and no answer goes on to a key that is revoked. JSON-RPC takes its room itself. What
-/// needs nobody is a document that is there once for all, and takes none; who shows no key where one is not needed has the share of
-/// one key, together with all others who show none.
+/// An answer takes room until it is sent, and none goes on to a key that is revoked. What needs nobody is a document that is there once
+/// for all, and takes none.
 fn hold(
     app: &App,
     (caller, need): (&Caller, Need),
-    method: &Method,
-    path: &str,
+    (asked, path): (Asked, &str),
     response: &mut Response,
 ) -> Result<(), Problem> {
-    let is_read = matches!(*method, Method::GET | Method::HEAD);
-    let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    if let Some(length) = length.filter(|length| need != Need::Nobody && *length > LARGE) {
-        let strangers = (!caller.is_known()).then(|| Arc::from(""));
-        let key = caller.key.as_ref().or(strangers.as_ref());
-        let room =
-            if is_read { app.answers.hold(key, length)? } else { app.answers.hold_anyway(key, length) };
+    if need != Need::Nobody
+        && let Some(room) = unread::room(app, caller, asked, response)?
+    {
         response.extensions_mut().insert(room);
     }
     if caller.key.is_some() {

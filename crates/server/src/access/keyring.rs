@@ -208,6 +208,14 @@ impl Keyring {
         })
     }
 
+    /// Counts what a caller was given beyond what it was charged for before.
+    pub(crate) fn owe(&self, caller: &Caller, cost: usize) {
+        if let (Some(key), true) = (&caller.key, caller.per_s > 0 && cost > 0) {
+            let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+            self.rates.owe(key, f64::from(caller.per_s), f64::from(cost), Instant::now());
+        }
+    }
+
     /// Makes a key. What comes back has its text, which is kept nowhere.
     pub(crate) async fn make(&self, new: NewKey, by: Option<&str>) -> Result<Made, Problem> {
         let snapshot = self.looks.read().await?;

@@ -11,7 +11,8 @@
 //! | `older` | whom it trusts while the store is an older copy |
 //! | `role` | what keys may do, and what paths need |
 //! | `admin` | the administrator's key that is not in the store |
-//! | `rate`, `quota` | how often a key may ask, and how much it may hold |
+//! | `rate`, `quota`, `look` | how often a key may ask, how much it may hold, and have read for it at once |
+//! | `unread` | the room that an answer takes until it is read |
 //! | `audit` | who asked for what, and who was sent away |
 //! | `caller` | who a request comes from, as handlers see it |
 
@@ -21,11 +22,13 @@ pub mod audit;
 mod caller;
 mod key;
 mod keyring;
+mod look;
 mod looks;
 mod older;
 mod quota;
 mod rate;
 mod role;
+mod unread;
 
 pub use admin::AdminKey;
 pub(crate) use admit::admit;
@@ -34,8 +37,9 @@ pub(crate) use caller::Caller;
 pub(crate) use key::ApiKey;
 pub use keyring::Policy;
 pub(crate) use keyring::{Keyring, Made, NewKey, no_longer_good};
+pub(crate) use look::turn_to_look;
 pub(crate) use older::needs_a_sure_key;
 pub use quota::Shares;
-pub(crate) use quota::{Place, Quota};
+pub(crate) use quota::{Place, Quota, Turn};
 pub(crate) use role::Need;
 pub use role::Role;

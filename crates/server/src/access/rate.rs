@@ -37,6 +37,13 @@ impl Rates {
         bucket.holds -= cost;
         Ok(())
     }
+
+    /// Takes what something has cost that was done: it is owed, if the bucket does not hold so much.
+    pub(super) fn owe(&self, key: &Arc<str>, per_s: f64, cost: f64, now: Instant) {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = (per_s * BURST_SECONDS).max(1.0);
+        buckets.entry(key.clone()).or_insert(Bucket { holds: most, at: now }).holds -= cost;
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +83,17 @@ mod tests {
         assert!(rates.take(&key, 10.0, 100.0, start).is_ok());
         let wait = rates.take(&key, 10.0, 1.0, start).unwrap_err();
         assert!((wait.as_secs_f64() - 8.1).abs() < 1e-6, "{wait:?}");
+    }
+
+    #[test]
+    fn what_was_done_is_owed_whatever_the_bucket_holds() {
+        let (rates, key) = (Rates::default(), Arc::from("a"));
+        let start = Instant::now();
+        rates.owe(&key, 10.0, 4.0, start);
+        assert!(rates.take(&key, 10.0, 16.0, start).is_ok());
+        rates.owe(&key, 10.0, 4.0, start);
+        let wait = rates.take(&key, 10.0, 1.0, start).unwrap_err();
+        assert!((wait.as_secs_f64() - 0.5).abs() < 1e-6, "{wait:?}");
     }
 
     #[test]

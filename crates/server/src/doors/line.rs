@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::crowd::Crowd;
 use super::frames::{Beside, REQUEST};
 use super::neighbour::Neighbour;
+use super::partial::{More, Partial};
 use crate::access::Caller;
 use crate::metrics::NoRoom;
 
@@ -61,6 +62,10 @@ pub(crate) struct Line {
     keyless_since: AtomicU64,
     /// Answers that were given up because nobody read them.
     unread: AtomicUsize,
+    /// The message that is on its way, once it is a WebSocket.
+    partial: Mutex<Option<Partial>>,
+    /// That it agreed on TLS was counted as a request of its address.
+    agreed: AtomicBool,
     /// It has ended or made room, and is no longer counted.
     pub(super) yielded: AtomicBool,
     end: Notify,
@@ -90,6 +95,8 @@ impl Line {
             beside: Mutex::new(Beside::of(None)),
             keyless_since: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
+            partial: Mutex::new(None),
+            agreed: AtomicBool::new(false),
             yielded: AtomicBool::new(false),
             end: Notify::new(),
             running: AtomicUsize::new(0),
@@ -141,6 +148,9 @@ impl Line {
         *self.beside() = Beside::of(frames);
         *owner = Some(caller.clone());
         self.known.store(true, Ordering::Relaxed);
+        if self.agreed.swap(false, Ordering::Relaxed) {
+            self.neighbour.gives_back();
+        }
         Ok(())
     }
 
@@ -172,6 +182,51 @@ impl Line {
     /// not worth much haste.
     pub(crate) fn waits(&self) -> Option<Duration> {
         self.neighbour.asks_too_much(self.began).then_some(WAIT_OF_MANY)
+    }
+
+    /// It becomes a WebSocket: from now on messages come.
+    pub(crate) fn carries(&self, message: Partial) {
+        *self.partial.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    /// Looks at the message that is on its way, if it is a WebSocket.
+    fn partial<T>(&self, look: impl FnOnce(&mut Partial) -> T) -> Option<T> {
+        self.partial.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
+    }
+
+    /// Whether more may be read.
+    pub(crate) fn more(&self) -> More {
+        self.partial(Partial::more).unwrap_or(More::Yes)
+    }
+
+    /// A message of so many bytes was whole.
+    pub(crate) fn is_heard(&self, bytes: usize) {
+        self.partial(|partial| partial.is_whole(bytes));
+    }
+
+    /// A ping or a pong came, which took so many bytes.
+    pub(crate) fn is_signalled(&self, bytes: usize) {
+        self.partial(|partial| partial.controls(bytes));
+    }
+
+    /// A message should be whole by now. While nothing is read of it, nobody can say so.
+    pub(crate) fn is_late(&self, reads: bool) -> bool {
+        let now = Instant::now();
+        let late = |partial: &mut Partial| {
+            if !reads {
+                partial.is_left(now);
+            }
+            partial.is_late(now)
+        };
+        self.partial(late).unwrap_or(false)
+    }
+
+    /// Counts that a new connection agrees on TLS as a request of its address; false if that has made too many. It gets it back with
+    /// a key, whose rate bounds it from then on.
+    pub(crate) fn agrees(&self) -> bool {
+        let may = self.neighbour.asks_without_key(Instant::now());
+        self.agreed.store(may, Ordering::Relaxed);
+        may
     }
 
     /// Ends it, whatever goes on.
@@ -211,6 +266,7 @@ impl Line {
 
     /// Counts bytes that came; false if that were too many from somebody unknown, or for nothing.
     pub(crate) fn reads(&self, bytes: usize) -> bool {
+        self.partial(|partial| partial.comes(bytes, Instant::now()));
         let bytes = bytes as u64;
         if self.is_known() {
             let may = self.beside().comes(bytes, Instant::now);

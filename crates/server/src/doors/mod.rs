@@ -15,6 +15,7 @@
 //! | `neighbour` | all connections of one address |
 //! | `frames` | what a key sends beside what it asks for |
 //! | `bytes` | bytes of bodies that are being read or worked on |
+//! | `partial` | a WebSocket's message that is not whole |
 //! | `intake` | a request's body, once its caller may come in |
 //! | `streams` | gRPC streams of callers without a key |
 
@@ -26,6 +27,7 @@ pub(crate) mod intake;
 mod line;
 mod measured;
 mod neighbour;
+mod partial;
 pub(crate) mod streams;
 
 use std::net::SocketAddr;
@@ -36,6 +38,7 @@ use tokio::sync::Semaphore;
 pub(crate) use bytes::{Budget, Charge};
 pub(crate) use crowd::{Crowd, MOMENT, Room, Yielded};
 pub(crate) use line::{Line, NoPlace, Running};
+pub(crate) use partial::{More, Partial};
 
 use bytes::OfKeys;
 

@@ -63,6 +63,12 @@ impl Neighbour {
         may
     }
 
+    /// A request that was counted turned out to be one with a key.
+    pub(super) fn gives_back(&self) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.0 = (left.0 + 1.0).min(AT_ONCE);
+    }
+
     /// Counts bytes without a key, as so many requests; false if there were too many. Whoever is cut off for a flood of frames gains
     /// nothing by coming again.
     pub(super) fn reads_without_key(&self, bytes: u64, now: Instant) -> bool {
@@ -134,6 +140,21 @@ mod tests {
         let asked = (0..5_000).filter(|_| neighbour.asks_without_key(later)).count();
         assert_eq!(asked, 200);
         assert!(neighbour.is_gone(later + Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn whoever_agrees_on_tls_and_shows_a_key_costs_its_address_nothing() {
+        let line = crate::doors::test_line();
+        let agreed =
+            |line: &std::sync::Arc<crate::doors::Line>| (0..5_000).take_while(|_| line.agrees()).count();
+        let caller =
+            crate::access::Caller::with("one".into(), "one", crate::access::Role::Viewer, None, None);
+        for _ in 0..5_000 {
+            assert!(line.agrees());
+            line.shows_key(&caller).unwrap();
+            line.forgets_key();
+        }
+        assert!((1_000..1_100).contains(&agreed(&line)));
     }
 
     #[test]

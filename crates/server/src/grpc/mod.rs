@@ -40,6 +40,23 @@ pub(crate) fn takes_a_stream(path: &str) -> bool {
     path.ends_with("/SubmitStream") || path.ends_with("/ServerReflectionInfo")
 }
 
+/// A path on which something is done before the answer begins.
+pub(crate) fn has_done(path: &str) -> bool {
+    path.ends_with("/Submit") || path.ends_with("/Cancel")
+}
+
+/// Length of an answer, as an extension of it: its body does not tell.
+#[derive(Clone, Copy)]
+pub(crate) struct Length(pub(crate) usize);
+
+/// An answer of one message.
+fn measured<M: prost::Message>(message: M) -> tonic::Response<M> {
+    let length = Length(message.encoded_len());
+    let mut response = tonic::Response::new(message);
+    response.extensions_mut().insert(length);
+    response
+}
+
 /// The messages and services of `proto/landfall/v1/landfall.proto`.
 #[allow(
     clippy::all,

@@ -7,6 +7,7 @@ use landfall_core::view::ChainStatus;
 use landfall_core::{ChainId, Millis};
 use tonic::{Request, Response, Status};
 
+use super::measured;
 use super::proto::trades_server::Trades;
 use super::proto::{SubmitRequest, Submitted};
 use super::transactions::{caller, submit};
@@ -29,7 +30,7 @@ impl Trades for Service {
         if caller.sees_chain(chain) {
             in_sync(app, chain)?;
         }
-        Ok(Response::new(submit(app, &caller, request.get_ref(), SUBMIT).await?))
+        Ok(measured(submit(app, &caller, request.get_ref(), SUBMIT).await?))
     }
 }
 

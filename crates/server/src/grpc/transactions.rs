@@ -17,7 +17,7 @@ use super::proto::{
     CancelRequest, CommandAccepted, Event, GetRequest, Refusal, SubmitRequest, SubmitResult, Submitted,
     Transaction, WatchRequest,
 };
-use super::{read, status, stream, write};
+use super::{measured, read, status, stream, write};
 use crate::access::{Caller, Role, no_longer_good};
 use crate::body::address;
 use crate::doors::Line;
@@ -69,7 +69,7 @@ impl Transactions for Service {
         // Its message may have been long on its way.
         let told = |problem: &Problem| self.0.audit.refused(&caller, "gRPC", SUBMIT, problem);
         self.0.keyring.must_be_good(&caller).await.inspect_err(told)?;
-        Ok(Response::new(submit(&self.0, &caller, request.get_ref(), SUBMIT).await?))
+        Ok(measured(submit(&self.0, &caller, request.get_ref(), SUBMIT).await?))
     }
 
     type SubmitStreamStream = Streamed<SubmitResult>;
@@ -91,7 +91,7 @@ impl Transactions for Service {
             Some(By::Request(by)) => tx::by_key(&self.0, &caller, &by.signer, &by.request_id).await?,
             None => return Err(Problem::at(Code::MissingField, "by", "give tx_id, or request").into()),
         };
-        Ok(Response::new(write::transaction(&shown)))
+        Ok(measured(write::transaction(&shown)))
     }
 
     type WatchStream = Streamed<Event>;
@@ -130,7 +130,7 @@ impl Transactions for Service {
             200,
             json!({ "txId": tx.id }).to_string().as_bytes(),
         );
-        Ok(Response::new(CommandAccepted { command_id: command.to_string() }))
+        Ok(measured(CommandAccepted { command_id: command.to_string() }))
     }
 }
 

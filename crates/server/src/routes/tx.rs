@@ -16,7 +16,7 @@ use landfall_core::{ChainId, QueueOrder, RequestId, TxHash, TxId};
 use landfall_engine::{Refused, Submission};
 use serde_json::{Value, json};
 
-use crate::access::{Caller, Role, Wrote};
+use crate::access::{Caller, Role, Wrote, turn_to_look};
 use crate::body::{self, address};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -203,6 +203,7 @@ pub(crate) async fn show(
 
 /// A transaction as it is shown, or what stayed of it.
 pub(crate) async fn by_id(app: &App, caller: &Caller, id: &str) -> Answer<Value> {
+    let _turn = turn_to_look(app, caller).await?;
     match look_up(app, caller, id).await? {
         Found::Whole(record) => shown(app, caller, &record).await,
         Found::Removed(kept) => Ok(show::kept(&kept, caller.addresses())),
@@ -275,6 +276,7 @@ pub(crate) async fn by_key(app: &App, caller: &Caller, signer: &str, request: &s
     if !caller.sees(signer) {
         return Err(missing());
     }
+    let _turn = turn_to_look(app, caller).await?;
     let record = app.handle.store().tx_by_request(signer, &request).await?;
     if let Some(record) = record {
         return if caller.sees_lane(record.tx.lane) {
@@ -293,6 +295,7 @@ pub(crate) async fn journal(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Answer<Json<Value>> {
+    let _turn = turn_to_look(&app, &caller).await?;
     let record = match look_up(&app, &caller, &id).await? {
         Found::Whole(record) => record,
         Found::Removed(_) => {
@@ -324,7 +327,7 @@ pub(crate) async fn list(
     // The request itself was counted as one.
     app.keyring.charge(&caller, (query.limit / ITEMS_OF_A_REQUEST).saturating_sub(1) as usize)?;
     let is_large = query.limit > PAGE || !caller.sees_all();
-    let _reading = if is_large { app.keyring.quotas().read_much(&caller).await? } else { None };
+    let _turn = if is_large { app.keyring.quotas().read_much(&caller).await? } else { None };
     let Listed { txs, more } = seen(&app, &caller, &query).await?;
     let next = txs.last().filter(|_| more).map(|tx| tx.order.to_string());
     let show = |tx| show::transaction(tx, app.handle.view(tx.lane.chain).as_deref(), caller.addresses());
@@ -476,6 +479,7 @@ async fn look_up(app: &App, caller: &Caller, id: &str) -> Answer<Found> {
 
 /// A transaction that something is to be done to.
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Answer<TxRecord> {
+    let _turn = turn_to_look(app, caller).await?;
     match look_up(app, caller, id).await? {
         Found::Whole(record) => Ok(*record),
         Found::Removed(kept) => {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::error::{INVALID_INPUT, INVALID_PARAMS, REJECTED, RpcError};
 use super::params::{Params, bad, hex, quantity};
 use super::{Asker, pass};
-use crate::access::Role;
+use crate::access::{Role, turn_to_look};
 use crate::body;
 use crate::problem::{quoted, repeated};
 
@@ -353,7 +353,10 @@ pub(super) async fn status(asker: &Asker, params: Value) -> Result<Value, RpcErr
     let mut receipts = Vec::new();
     for position in 0..usize::try_from(calls).unwrap_or(MOST) {
         let key = key(&id, position)?;
-        if let Some(record) = asker.app.handle.store().tx_by_request(from, &key).await? {
+        let turn = turn_to_look(&asker.app, &asker.caller).await?;
+        let looked = asker.app.handle.store().tx_by_request(from, &key).await?;
+        drop(turn);
+        if let Some(record) = looked {
             receipts.extend(receipt(asker, &record).await?);
             states.push(Some(record.tx.status.state));
             continue;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::error::{RpcError, UNAVAILABLE};
 use super::params::{Params, hex, quantity};
 use super::{Asker, pass, send};
+use crate::access::turn_to_look;
 
 /// How long a caller waits for the first look at a chain after a start.
 const FIRST_LOOK: Duration = Duration::from_secs(4);
@@ -200,7 +201,9 @@ async fn stayed(asker: &Asker, hash: TxHash) -> Result<Option<TxHash>, RpcError>
 }
 
 async fn ours(asker: &Asker, hash: TxHash) -> Result<Option<Ours>, RpcError> {
+    let turn = turn_to_look(&asker.app, &asker.caller).await?;
     let Some(record) = record(asker, hash).await? else { return Ok(None) };
+    drop(turn);
     let head = head(asker).await?;
     let shown = |landed: &Landed| landed.block_number <= U256::from(head.head.at.number);
     let mut landed = record.tx.status.receipt.as_ref().map(Landed::from).filter(shown);

@@ -82,14 +82,31 @@ impl Answers {
         all.entry(key.clone()).or_default().clone()
     }
 
-    /// Room for a large answer that tells what was done: it takes room also where there is none.
+    /// Room for an answer that tells what was done: it takes room also where there is none.
     pub(crate) fn hold_anyway(self: &Arc<Self>, key: Option<&Arc<str>>, bytes: usize) -> Arc<MessageRoom> {
         let room = self.message(key);
-        room.fill(bytes);
+        room.take_anyway(bytes);
         room
     }
 
-    /// Room for a large answer that is there. One that is larger than the key's share is sent alone.
+    /// Says no to a key that has its share unread already: nothing is to be done for an answer that would
+    /// find no room.
+    pub(crate) fn has_room(self: &Arc<Self>, key: Option<&Arc<str>>) -> Result<(), Problem> {
+        let most = self.budget.of_key();
+        let is_full = key.is_some_and(|key| self.of_key(key).load(Ordering::Relaxed) >= most);
+        if is_full { Err(self.key_is_full()) } else { Ok(()) }
+    }
+
+    fn key_is_full(&self) -> Problem {
+        let most = self.budget.of_key();
+        let detail = format!(
+            "{most} bytes of answers to this API key wait to be sent, which is the most (a quarter of \
+             rpc.max_answer_bytes_in_flight); read those, or ask for less at once"
+        );
+        Problem { retry_after: Some(1), ..Problem::new(Code::QuotaReached, detail) }
+    }
+
+    /// Room for an answer that is there. One that is larger than the key's share is sent alone.
     pub(crate) fn hold(
         self: &Arc<Self>,
         key: Option<&Arc<str>>,
@@ -97,16 +114,11 @@ impl Answers {
     ) -> Result<Arc<MessageRoom>, Problem> {
         let room = self.message(key);
         let most = self.budget.of_key();
-        let again = |code, detail| Problem { retry_after: Some(1), ..Problem::new(code, detail) };
         let own = |held: usize| (held == 0 || held + bytes <= most).then_some(held + bytes);
         if let Some((_, held)) = &room.key
             && held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, own).is_err()
         {
-            let detail = format!(
-                "{most} bytes of answers to this API key wait to be sent, which is the most (a quarter of \
-                 rpc.max_answer_bytes_in_flight); read those, or ask for less at once"
-            );
-            return Err(again(Code::QuotaReached, detail));
+            return Err(self.key_is_full());
         }
         if !take(&self.held, bytes, self.budget.in_flight.max(bytes)) {
             if let Some((_, held)) = &room.key {
@@ -116,7 +128,7 @@ impl Answers {
                 "{} bytes of answers wait to be sent, which is the most (rpc.max_answer_bytes_in_flight); ask again in a moment",
                 self.budget.in_flight
             );
-            return Err(again(Code::TooManyBytes, detail));
+            return Err(Problem { retry_after: Some(1), ..Problem::new(Code::TooManyBytes, detail) });
         }
         room.taken.store(bytes, Ordering::Relaxed);
         Ok(room)
@@ -171,12 +183,15 @@ impl MessageRoom {
     pub(super) fn fill(&self, bytes: usize) {
         let taken = self.taken.load(Ordering::Relaxed);
         if bytes > LARGE && bytes > taken {
-            let more = bytes - taken;
-            self.taken.fetch_add(more, Ordering::Relaxed);
-            self.answers.held.fetch_add(more, Ordering::Relaxed);
-            if let Some((_, held)) = &self.key {
-                held.fetch_add(more, Ordering::Relaxed);
-            }
+            self.take_anyway(bytes - taken);
+        }
+    }
+
+    fn take_anyway(&self, bytes: usize) {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.answers.held.fetch_add(bytes, Ordering::Relaxed);
+        if let Some((_, held)) = &self.key {
+            held.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

@@ -25,7 +25,7 @@ use super::subscribe::{Next, Subscriptions};
 use super::wire::{self, Call, Incoming, Refusal};
 use super::{Answered, Asker, MessageRoom, answer};
 use crate::access::{Caller, Place, Quota, Role, no_longer_good};
-use crate::doors::{Charge, Line};
+use crate::doors::{Charge, Line, Partial};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::serve::App;
@@ -46,6 +46,8 @@ const CONTROLS_TIME: Duration = Duration::from_secs(10);
 const READ_BUFFER: usize = 8 << 10;
 /// The longest reason that a socket is closed with: what WebSockets have room for.
 const LONGEST_REASON: usize = 123;
+/// Bytes before those of a ping or a pong.
+const CONTROL_HEAD: usize = 6;
 /// So much of what was sent before the end was heard is still read.
 const LAST_WORDS: usize = 1_000;
 const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
@@ -102,7 +104,11 @@ pub(crate) async fn upgrade(
     let largest = asker.app.limits.body.min(LARGEST);
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest).read_buffer_size(READ_BUFFER);
     let line = line.map(|Extension(line)| line);
-    line.iter().for_each(|line| line.becomes_a_socket());
+    if let Some(line) = &line {
+        line.becomes_a_socket();
+        let charge = asker.app.doors.charge(Some(line), &asker.caller);
+        line.carries(Partial::new(charge, largest, asker.app.limits.body_time));
+    }
     let held = Held { headers, line, _place: place, _share: of_key };
     Ok(upgrade.on_upgrade(move |socket| serve(asker, held, socket)))
 }
@@ -256,11 +262,21 @@ impl Open {
         if !self.asker.app.keyring.still(&self.asker.caller).await {
             return self.leave(Some(ending(&no_longer_good())));
         }
+        let reads = self.running.len() < AT_ONCE;
+        if self.held.line.as_ref().is_some_and(|line| line.is_late(reads)) {
+            return self.leave(Some(too_slow()));
+        }
         (vec![Message::Ping(Default::default())], None)
     }
 
     async fn hear(&mut self, message: Message) -> Said {
         self.heard = Instant::now();
+        self.held.line.iter().for_each(|line| match &message {
+            Message::Text(text) => line.is_heard(text.len()),
+            Message::Binary(bytes) => line.is_heard(bytes.len()),
+            Message::Ping(bytes) | Message::Pong(bytes) => line.is_signalled(bytes.len() + CONTROL_HEAD),
+            Message::Close(_) => {}
+        });
         let bytes = match message {
             Message::Text(text) => text.as_bytes().to_vec(),
             Message::Binary(bytes) => bytes.to_vec(),
@@ -353,6 +369,11 @@ fn too_many_controls() -> CloseFrame {
 fn ending(problem: &Problem) -> CloseFrame {
     let code = if problem.code == Code::Unauthorized { close_code::POLICY } else { close_code::AGAIN };
     closing(code, &problem.detail)
+}
+
+/// The end of a socket with a message that is never whole.
+fn too_slow() -> CloseFrame {
+    closing(close_code::POLICY, "a message did not come to its end in time")
 }
 
 fn closing(code: u16, reason: &str) -> CloseFrame {

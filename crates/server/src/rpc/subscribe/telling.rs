@@ -1,10 +1,12 @@
 //! One answer of a node on its way to one subscriber: read with its room, and told piece by piece.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -15,6 +17,8 @@ use super::Kind;
 
 /// Parts of a block that headers do not have.
 const NO_HEADER: [&str; 5] = ["transactions", "uncles", "withdrawals", "size", "totalDifficulty"];
+/// Fields of a header; chains have about thirty.
+const MOST_FIELDS: usize = 128;
 /// A read that failed is tried again, ever more seldom, for so long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -53,14 +57,46 @@ pub(super) async fn read(asker: Asker, kind: Kind, block: B256) -> Result<Told, 
     Ok(Told { items, _room: asker.room })
 }
 
-/// The header of a block.
+/// The header of a block. Its values stay as the node wrote them: read, they could take many times the room of the text.
 fn header(block: &str) -> Result<String, RpcError> {
-    let fields: Option<BTreeMap<String, &RawValue>> = pass::parsed("eth_getBlockByHash", block)?;
-    let Some(mut fields) = fields else {
+    let Some(Header(fields)) = pass::parsed("eth_getBlockByHash", block)? else {
         return Err(RpcError::coded(UNAVAILABLE, "no endpoint has it now", "chain_unavailable"));
     };
-    fields.retain(|name, _| !NO_HEADER.contains(&name.as_str()));
-    Ok(json!(fields).to_string())
+    serde_json::to_string(&fields).map_err(|error| pass::unreadable("eth_getBlockByHash", &error))
+}
+
+/// Fields of a header, of which no chain has many.
+struct Header<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Header<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeaderReader)
+    }
+}
+
+struct HeaderReader;
+
+impl<'de> Visitor<'de> for HeaderReader {
+    type Value = Header<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a block")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut read: A) -> Result<Header<'de>, A::Error> {
+        let mut fields = BTreeMap::new();
+        while let Some(name) = read.next_key::<String>()? {
+            if NO_HEADER.contains(&name.as_str()) {
+                read.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            fields.insert(name, read.next_value()?);
+            if fields.len() > MOST_FIELDS {
+                return Err(A::Error::custom(format_args!("it has more than {MOST_FIELDS} fields")));
+            }
+        }
+        Ok(Header(fields))
+    }
 }
 
 /// An answer on its way to one subscriber.
@@ -161,6 +197,22 @@ mod tests {
         let block = r#"{"number":"0x1","transactions":["0x2"],"hash":"0x3","withdrawals":[]}"#;
         assert_eq!(header(block).unwrap(), r#"{"hash":"0x3","number":"0x1"}"#);
         assert!(header("null").is_err());
+    }
+
+    #[test]
+    fn a_header_is_padded_by_no_node_with_more_fields_than_chains_have() {
+        let padded: Vec<String> = (0..100_000).map(|number| format!("\"{number}\":0")).collect();
+        let error = header(&format!("{{{}}}", padded.join(","))).unwrap_err();
+        assert!(error.message.contains("more than 128 fields"), "{}", error.message);
+        let body = padded.join(",");
+        let of_body = format!(r#"{{"number":"0x1","transactions":[{{{body}}}]}}"#);
+        assert_eq!(header(&of_body).unwrap(), r#"{"number":"0x1"}"#, "what is no header is not kept");
+    }
+
+    #[test]
+    fn the_values_of_a_header_stay_as_the_node_wrote_them() {
+        let odd = r#"{"extra":[0, {"a":1.00}],"number":"0x1"}"#;
+        assert_eq!(header(odd).unwrap(), odd);
     }
 
     #[tokio::test(start_paused = true)]
