@@ -16,6 +16,7 @@ use landfall_core::{
 
 use crate::admission::{self, Refused, Submission};
 use crate::handle::{Handle, SubmitError};
+use crate::queues::{Load, Room};
 
 /// How something is asked for: under which key, and by whom.
 #[derive(Debug, Clone, Default)]
@@ -140,6 +141,41 @@ impl Handle {
         wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let kind = CommandKind::Replace { tx: tx.id, payload: Box::new(payload.clone()), terms };
+        if let Some(known) = self.known_command(tx.lane, &kind, wish.key.as_ref()).await? {
+            return Ok(known);
+        }
+        open(tx)?;
+        let room = self.room_to_replace(tx, &payload).await?;
+        let answer = self.replace_in(tx, payload, terms, kind, wish).await;
+        match &answer {
+            Ok(_) | Err(SteerError::Submit(SubmitError::Unknown(_))) => drop(room),
+            Err(_) => room.into_iter().for_each(Room::give_back),
+        }
+        answer
+    }
+
+    /// Room for another content of one that waits, which keeps those before. One that is out already has its nonce, and must not be
+    /// kept from its rescue; nor is what an administrator does on an older copy of the store.
+    async fn room_to_replace(&self, tx: &Transaction, payload: &Payload) -> Result<Option<Room>, SteerError> {
+        // Who asks, times and terms.
+        const REST: u64 = 768;
+        let came = self.shared().queues.came();
+        if tx.status.slot.is_some() || self.older().await?.is_some() {
+            return Ok(None);
+        }
+        admission::check_signer(self.parts(), tx.lane)?;
+        let load = Load { transactions: 0, bytes: REST + payload.stored_bytes() };
+        Ok(Some(self.room(tx.lane, load, came).await?.set_out()))
+    }
+
+    async fn replace_in(
+        &self,
+        tx: &Transaction,
+        payload: Payload,
+        terms: Terms,
+        kind: CommandKind,
+        wish: &Wish,
+    ) -> Result<CommandId, SteerError> {
         self.on_tx(tx, kind, wish, |handle| {
             if let Some(ending) = &tx.status.ending {
                 return Err(Cannot::Ending(ending.state()).into());
