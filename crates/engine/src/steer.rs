@@ -3,6 +3,7 @@
 //! What is accepted here is a stored command; whether it comes in time, the chain decides. What is refused here was seen
 //! in the store a moment ago: the lane's owner looks again when it applies a command.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_core::fees::{Fees, content_ceiling};
@@ -15,6 +16,7 @@ use landfall_core::{
 };
 
 use crate::admission::{self, Refused, Submission};
+use crate::crowd;
 use crate::handle::{Handle, SubmitError};
 use crate::queues::{Load, Room};
 
@@ -128,8 +130,26 @@ fn open(tx: &Transaction) -> Result<(), Cannot> {
 
 impl Handle {
     /// Ends it without its content, if the chain lets us.
+    ///
+    /// Asking again while it is ending, or before that was heard, asks for what is under way: it is answered, and nothing is stored.
     pub async fn cancel(&self, tx: &Transaction, wish: &Wish) -> Result<CommandId, SteerError> {
-        self.on_tx(tx, CommandKind::Cancel { tx: tx.id }, wish, |_| Ok(())).await
+        let kind = CommandKind::Cancel { tx: tx.id };
+        if let Some(known) = self.known_command(tx.lane, &kind, wish.key.as_ref()).await? {
+            return Ok(known);
+        }
+        open(tx)?;
+        if tx.status.ending.is_some() {
+            // Whatever its ending came from, one more row is all there ever is.
+            let again = Wish { key: cancel_key(tx.id), by: wish.by.clone() };
+            return self.on_tx(tx, kind, &again, |_| Ok(())).await;
+        }
+        if wish.key.is_none() {
+            let waiting = self.store().open_commands(tx.lane, &BTreeSet::new(), crowd::MOST_COMMANDS).await?;
+            if let Some(same) = waiting.into_iter().find(|command| command.kind == kind) {
+                return Ok(same.id);
+            }
+        }
+        self.on_tx(tx, kind, wish, |_| Ok(())).await
     }
 
     /// Gives it another content.
@@ -405,6 +425,11 @@ impl Handle {
 /// A person said that it had landed before the store was put back.
 fn has_landed_before(tx: &Transaction) -> bool {
     tx.status.reason.as_ref().is_some_and(|reason| reason.code == ReasonCode::LandedBefore)
+}
+
+/// The key under which a cancel is stored that changes nothing any more: one for each transaction.
+fn cancel_key(id: TxId) -> Option<RequestId> {
+    RequestId::parse(&format!("cancel:{id}")).ok()
 }
 
 /// The key under which a retry is stored: one for each transaction.

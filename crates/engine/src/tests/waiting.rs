@@ -7,10 +7,11 @@ use alloy_primitives::{Address, U256};
 use landfall_core::ports::store::{Admission, CommandKind, Reads};
 use landfall_core::request::{AccessItem, Authorization, Options, Payload, SignedAuthorization};
 use landfall_core::settings::LaneSettings;
-use landfall_core::transaction::{Status, Terms};
+use landfall_core::transaction::{Ending, Reason, ReasonCode, Status, Terms, TxState};
 use landfall_core::{Account, ChainId, Gas, LaneId, Millis, Origin, RequestId, Slot, Wei};
+use tokio::sync::Notify;
 
-use super::{Handled, LANE, TokioClock, parts, submission, until};
+use super::{Handled, LANE, LoadFate, TokioClock, parts, submission, until};
 use crate::admission::Refused;
 use crate::{ChainParts, Engine, SteerError, Submission, SubmitError, Wish};
 
@@ -230,5 +231,38 @@ async fn contents_that_replace_others_count_as_what_waits() {
     }
     let waiting = store.waiting_bytes(LANE).await.unwrap();
     assert!((MOST / 2..=MOST).contains(&waiting) && refused > 0, "{waiting} bytes, {refused} refused");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_asks_again_for_a_cancel_that_waits_is_told_the_same() {
+    let (engine, store) = counted(10).await;
+    let handle = engine.handle();
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let waits = LoadFate::Waits { begun: begun.clone(), go_on: go_on.clone() };
+    store.fates.lock().unwrap().push(waits);
+    let Ok(Admission::New(tx)) = handle.submit(submission()).await else { panic!("there is room") };
+    // Its lane hears nothing as long as it is not loaded.
+    begun.notified().await;
+    let first = handle.cancel(&tx, &Wish::default()).await.unwrap();
+    for _ in 0..100 {
+        assert_eq!(handle.cancel(&tx, &Wish::default()).await.unwrap(), first);
+    }
+    assert_eq!(store.memory.commands(LANE, u32::MAX).await.unwrap().len(), 1);
+    go_on.notify_one();
+    until("it is cancelled", async || {
+        store.memory.tx(tx.id).await.unwrap().unwrap().tx.status.state == TxState::Cancelled
+    })
+    .await;
+    let mut ending = tx.clone();
+    ending.status.ending = Some(Ending::Cancel(Reason {
+        code: ReasonCode::CancelledByCaller,
+        text: "a caller asked for it".to_owned(),
+    }));
+    let first = handle.cancel(&ending, &Wish::default()).await.unwrap();
+    let again = handle.cancel(&ending, &Wish::default()).await.unwrap();
+    assert_eq!(again, first, "one row, however often it is asked for");
+    let other = Wish { key: Some(RequestId::parse("other").unwrap()), by: None };
+    assert_eq!(handle.cancel(&ending, &other).await.unwrap(), first, "under whatever key");
     engine.stop().await;
 }
