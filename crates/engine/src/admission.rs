@@ -39,8 +39,8 @@ impl Submission {
 
     /// About how many bytes it takes in the store, rather too many than too few.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        // Who asks, fingerprint, times, and options that have no length.
-        const REST: u64 = 640;
+        // Who asks, fingerprint, times, options that have no length, and its first status.
+        const REST: u64 = 768;
         // Quotes in a text are stored with a backslash.
         let text = |text: Option<&str>| 2 * text.map_or(0, str::len) as u64;
         let texts =
@@ -144,12 +144,7 @@ pub(crate) fn admit(
 ) -> Result<NewTransaction, Refused> {
     let fingerprint = submission.fingerprint();
     let Submission { lane, request_id, payload, options, at_once, origin } = submission;
-    if !parts.chains.contains_key(&lane.chain) {
-        return Err(Refused::UnknownChain(lane.chain));
-    }
-    if !parts.signers.contains_key(&lane) {
-        return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
-    }
+    check_signer(parts, lane)?;
     if options.after.is_some() && (parts.slots_at_admission.contains(&lane) || at_once.is_some()) {
         return Err(Refused::SlotCannotWait(lane));
     }
@@ -164,6 +159,17 @@ pub(crate) fn admit(
     let request =
         Request { request_id, payload, options, fingerprint, accepted_at, retry_of, at_once, origin };
     Ok(NewTransaction { id, lane, request })
+}
+
+/// The lane is one of a signer here.
+pub(crate) fn check_signer(parts: &Parts, lane: LaneId) -> Result<(), Refused> {
+    if !parts.chains.contains_key(&lane.chain) {
+        return Err(Refused::UnknownChain(lane.chain));
+    }
+    if !parts.signers.contains_key(&lane) {
+        return Err(Refused::UnknownSigner { chain: lane.chain, signer: lane.signer });
+    }
+    Ok(())
 }
 
 /// What a content must fulfil, whether it is the first one or replaces another.

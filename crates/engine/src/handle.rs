@@ -10,7 +10,7 @@ use landfall_core::ports::chain::EndpointHealth;
 use landfall_core::ports::store::{
     Admission, Command, CommandKind, Error as StoreError, Store, TxRecord, Write, WriteError, Written,
 };
-use landfall_core::request::{CallId, Finality};
+use landfall_core::request::{CallId, Finality, NewTransaction};
 use landfall_core::settings::LaneSettings;
 use landfall_core::transaction::TxState;
 use landfall_core::view::ChainView;
@@ -25,7 +25,7 @@ use crate::crowd;
 use crate::keyless;
 use crate::mailbox::Question;
 use crate::parts::Parts;
-use crate::queues::Full;
+use crate::queues::{Came, Full, Load, Room};
 use crate::retention;
 use crate::steer::{self, Wish};
 use crate::supervisor::{self, Shared};
@@ -168,6 +168,7 @@ enum Pending {
     Known(Box<Admission>),
     Written {
         id: TxId,
+        room: Room,
         answer: oneshot::Receiver<Result<Written, WriteError>>,
         /// Where its caller waits for its hash.
         listening: Option<Listening>,
@@ -259,9 +260,9 @@ impl Handle {
     /// Stores several, each as if alone; the answers are in their order. A key repeated among them is a replay.
     pub async fn submit_all(&self, submissions: Vec<Submission>) -> Vec<Result<Admission, SubmitError>> {
         let mut pending = Vec::with_capacity(submissions.len());
-        let mut claimed = Claims::new();
+        let (mut claimed, came) = (Claims::new(), self.shared.queues.came());
         for submission in submissions {
-            pending.push(self.enqueue(submission, None, &mut claimed).await);
+            pending.push(self.enqueue(submission, None, &mut claimed, came).await);
         }
         let until = Instant::now() + SLOT_LIMIT;
         let mut answers = Vec::with_capacity(pending.len());
@@ -279,9 +280,8 @@ impl Handle {
     async fn answered(&self, pending: Pending, until: Instant) -> Result<Admission, SubmitError> {
         match pending {
             Pending::Known(admission) => Ok(self.with_slot(*admission, until).await),
-            Pending::Written { id, answer, .. } => {
-                let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
-                let admission = self.admitted(id, answer.await.unwrap_or_else(lost)).await?;
+            Pending::Written { id, room, answer, .. } => {
+                let admission = self.written(id, room, answer).await?;
                 Ok(self.with_slot(admission, until).await)
             }
         }
@@ -292,12 +292,12 @@ impl Handle {
         &self,
         submission: Submission,
     ) -> Result<(Admission, Option<Listening>), SubmitError> {
-        let (answer, listening) = match self.enqueue(submission, None, &mut Claims::new()).await {
+        let came = self.shared.queues.came();
+        let (answer, listening) = match self.enqueue(submission, None, &mut Claims::new(), came).await {
             Err(error) => (Err(error), None),
             Ok(Pending::Known(admission)) => (Ok(*admission), None),
-            Ok(Pending::Written { id, answer, listening }) => {
-                let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
-                (self.admitted(id, answer.await.unwrap_or_else(lost)).await, listening)
+            Ok(Pending::Written { id, room, answer, listening }) => {
+                (self.written(id, room, answer).await, listening)
             }
         };
         self.tell(&answer);
@@ -313,15 +313,13 @@ impl Handle {
         submission: Submission,
         retry_of: Option<TxId>,
         claimed: &mut Claims,
+        came: Came,
     ) -> Result<Pending, SubmitError> {
         let parts = &self.shared.parts;
         let now = parts.clock.now();
         let id = TxId::new(now, parts.random.bits());
-        let view = self.view(submission.lane.chain);
-        let new = match self.check_lane(&submission).await.and_then(|()| {
-            Ok(admission::admit(parts, view.as_deref(), submission.clone(), retry_of, id, now)?)
-        }) {
-            Ok(new) => new,
+        let (new, room) = match self.taken_in(&submission, retry_of, id, now, came).await {
+            Ok(taken) => taken,
             // What was taken in before is answered as it is, also if it would not be taken in today.
             Err(SubmitError::Refused(refused)) => {
                 let known = self.known(&submission).await?;
@@ -346,8 +344,28 @@ impl Handle {
             }
         }
         let listening = submission.at_once.as_ref().map(|_| Listening::hurrying(&self.shared, new.lane, id));
+        let room = room.set_out();
         let answer = self.shared.writer.enqueue(Write::Admit(Box::new(new))).await;
-        Ok(Pending::Written { id, answer: answer.map_err(not_written)?, listening })
+        Ok(Pending::Written { id, room, answer: answer.map_err(not_written)?, listening })
+    }
+
+    /// A submission as it is to be stored, and the room for it. Its signer is judged first: a lane of nobody's is not asked for, and
+    /// leaves nothing behind.
+    async fn taken_in(
+        &self,
+        submission: &Submission,
+        retry_of: Option<TxId>,
+        id: TxId,
+        now: Millis,
+        came: Came,
+    ) -> Result<(NewTransaction, Room), SubmitError> {
+        let (parts, lane) = (&self.shared.parts, submission.lane);
+        admission::check_signer(parts, lane)?;
+        self.check_lane(submission).await?;
+        let view = self.view(lane.chain);
+        let new = admission::admit(parts, view.as_deref(), submission.clone(), retry_of, id, now)?;
+        let load = Load { transactions: 1, bytes: submission.stored_bytes() };
+        Ok((new, self.room(lane, load, came).await?))
     }
 
     /// What [`Self::submit`] would refuse without a look at the store. Nothing is stored, and what it follows need not be
@@ -412,7 +430,8 @@ impl Handle {
         submission: Submission,
         of: TxId,
     ) -> Result<Admission, SubmitError> {
-        let answer = match self.enqueue(submission, Some(of), &mut Claims::new()).await {
+        let came = self.shared.queues.came();
+        let answer = match self.enqueue(submission, Some(of), &mut Claims::new(), came).await {
             Err(error) => Err(error),
             Ok(pending) => self.answered(pending, Instant::now() + SLOT_LIMIT).await,
         };
@@ -463,24 +482,41 @@ impl Handle {
         {
             return Err(Refused::UnknownPredecessor(after.tx).into());
         }
-        self.check_room(submission).await
+        Ok(())
     }
 
-    /// A lane has room for one more that waits.
-    async fn check_room(&self, submission: &Submission) -> Result<(), SubmitError> {
-        let lane = submission.lane;
-        let Some(chain) = self.shared.parts.chains.get(&lane.chain) else { return Ok(()) };
-        let (settings, bytes) = (&chain.settings, submission.stored_bytes());
-        let full = self.shared.queues.is_full(self.store(), lane, bytes, settings).await?;
-        Err(match full {
-            None => return Ok(()),
-            Some(Full::Transactions(waiting)) => {
-                Refused::LaneIsFull { lane, waiting, most: settings.max_waiting }.into()
-            }
-            Some(Full::Bytes(waiting)) => {
-                Refused::LaneIsHeavy { lane, waiting, most: settings.max_waiting_bytes }.into()
-            }
+    /// Room for what is to wait in a lane of ours.
+    pub(crate) async fn room(&self, lane: LaneId, load: Load, came: Came) -> Result<Room, SubmitError> {
+        let chain = self.shared.parts.chains.get(&lane.chain).ok_or(Refused::UnknownChain(lane.chain))?;
+        let settings = &chain.settings;
+        let taken = self.shared.queues.take(self.store(), lane, load, settings, came).await?;
+        taken.map_err(|full| {
+            let refused = match full {
+                Full::Transactions(waiting) => {
+                    Refused::LaneIsFull { lane, waiting, most: settings.max_waiting }
+                }
+                Full::Bytes(waiting) => {
+                    Refused::LaneIsHeavy { lane, waiting, most: settings.max_waiting_bytes }
+                }
+            };
+            refused.into()
         })
+    }
+
+    /// What became of a write. Only what is new, or may be, waits in its lane.
+    async fn written(
+        &self,
+        id: TxId,
+        room: Room,
+        answer: oneshot::Receiver<Result<Written, WriteError>>,
+    ) -> Result<Admission, SubmitError> {
+        let lost = |_| Err(WriteError::Unknown("the engine stopped".into()));
+        let admission = self.admitted(id, answer.await.unwrap_or_else(lost)).await;
+        match &admission {
+            Ok(Admission::New(_)) | Err(SubmitError::Unknown(_)) => drop(room),
+            Ok(_) | Err(_) => room.give_back(),
+        }
+        admission
     }
 
     async fn admitted(

@@ -3,6 +3,7 @@
 //! What is accepted here is a stored command; whether it comes in time, the chain decides. What is refused here was seen
 //! in the store a moment ago: the lane's owner looks again when it applies a command.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_core::fees::{Fees, content_ceiling};
@@ -15,7 +16,9 @@ use landfall_core::{
 };
 
 use crate::admission::{self, Refused, Submission};
+use crate::crowd;
 use crate::handle::{Handle, SubmitError};
+use crate::queues::{Load, Room};
 
 /// How something is asked for: under which key, and by whom.
 #[derive(Debug, Clone, Default)]
@@ -127,8 +130,26 @@ fn open(tx: &Transaction) -> Result<(), Cannot> {
 
 impl Handle {
     /// Ends it without its content, if the chain lets us.
+    ///
+    /// Asking again while it is ending, or before that was heard, asks for what is under way: it is answered, and nothing is stored.
     pub async fn cancel(&self, tx: &Transaction, wish: &Wish) -> Result<CommandId, SteerError> {
-        self.on_tx(tx, CommandKind::Cancel { tx: tx.id }, wish, |_| Ok(())).await
+        let kind = CommandKind::Cancel { tx: tx.id };
+        if let Some(known) = self.known_command(tx.lane, &kind, wish.key.as_ref()).await? {
+            return Ok(known);
+        }
+        open(tx)?;
+        if tx.status.ending.is_some() {
+            // Whatever its ending came from, one more row is all there ever is.
+            let again = Wish { key: cancel_key(tx.id), by: wish.by.clone() };
+            return self.on_tx(tx, kind, &again, |_| Ok(())).await;
+        }
+        if wish.key.is_none() {
+            let waiting = self.store().open_commands(tx.lane, &BTreeSet::new(), crowd::MOST_COMMANDS).await?;
+            if let Some(same) = waiting.into_iter().find(|command| command.kind == kind) {
+                return Ok(same.id);
+            }
+        }
+        self.on_tx(tx, kind, wish, |_| Ok(())).await
     }
 
     /// Gives it another content.
@@ -140,6 +161,41 @@ impl Handle {
         wish: &Wish,
     ) -> Result<CommandId, SteerError> {
         let kind = CommandKind::Replace { tx: tx.id, payload: Box::new(payload.clone()), terms };
+        if let Some(known) = self.known_command(tx.lane, &kind, wish.key.as_ref()).await? {
+            return Ok(known);
+        }
+        open(tx)?;
+        let room = self.room_to_replace(tx, &payload).await?;
+        let answer = self.replace_in(tx, payload, terms, kind, wish).await;
+        match &answer {
+            Ok(_) | Err(SteerError::Submit(SubmitError::Unknown(_))) => drop(room),
+            Err(_) => room.into_iter().for_each(Room::give_back),
+        }
+        answer
+    }
+
+    /// Room for another content of one that waits, which keeps those before. One that is out already has its nonce, and must not be
+    /// kept from its rescue; nor is what an administrator does on an older copy of the store.
+    async fn room_to_replace(&self, tx: &Transaction, payload: &Payload) -> Result<Option<Room>, SteerError> {
+        // Who asks, times and terms.
+        const REST: u64 = 768;
+        let came = self.shared().queues.came();
+        if tx.status.slot.is_some() || self.older().await?.is_some() {
+            return Ok(None);
+        }
+        admission::check_signer(self.parts(), tx.lane)?;
+        let load = Load { transactions: 0, bytes: REST + payload.stored_bytes() };
+        Ok(Some(self.room(tx.lane, load, came).await?.set_out()))
+    }
+
+    async fn replace_in(
+        &self,
+        tx: &Transaction,
+        payload: Payload,
+        terms: Terms,
+        kind: CommandKind,
+        wish: &Wish,
+    ) -> Result<CommandId, SteerError> {
         self.on_tx(tx, kind, wish, |handle| {
             if let Some(ending) = &tx.status.ending {
                 return Err(Cannot::Ending(ending.state()).into());
@@ -369,6 +425,11 @@ impl Handle {
 /// A person said that it had landed before the store was put back.
 fn has_landed_before(tx: &Transaction) -> bool {
     tx.status.reason.as_ref().is_some_and(|reason| reason.code == ReasonCode::LandedBefore)
+}
+
+/// The key under which a cancel is stored that changes nothing any more: one for each transaction.
+fn cancel_key(id: TxId) -> Option<RequestId> {
+    RequestId::parse(&format!("cancel:{id}")).ok()
 }
 
 /// The key under which a retry is stored: one for each transaction.

@@ -12,6 +12,9 @@ use landfall_core::request::NewTransaction;
 use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{CommandId, LaneId, Millis, QueueOrder, SessionId, Slot, TxId};
 
+/// So many commands a step of forgetting removes because of their age.
+pub(crate) const COMMANDS_AT_ONCE: i64 = 1_000;
+
 /// How far a transaction is, as the store's look-ups need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {

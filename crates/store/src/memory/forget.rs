@@ -18,6 +18,9 @@ pub(super) fn forget(space: &mut Space, step: Forget) -> Forgotten {
     let newest = space.by_order.last_key_value().map(|(_, id)| *id);
     let told = space.journal.last_key_value().and_then(|(_, row)| row.tx);
     let seen = old.len();
+    space
+        .commands
+        .retain(|_, stored| !stored.done || stored.tx.is_some() || stored.command.at >= step.before);
     for id in old {
         let Some(tx) = space.tx(id) else { continue };
         if rules::is_young(tx, step.before) {
@@ -41,6 +44,10 @@ fn has_open_attempts(space: &Space, id: TxId) -> bool {
 fn remove(space: &mut Space, id: TxId) {
     let Some(tx) = space.txs.remove(&id).map(|stored| stored.tx) else { return };
     let kept = Kept::of(&tx);
+    space.commands.retain(|_, stored| !stored.done || stored.tx != Some(id));
+    for stored in space.commands.values_mut().filter(|stored| stored.tx == Some(id)) {
+        stored.tx = None;
+    }
     space.by_order.remove(&tx.order);
     for key in space.attempts_of.remove(&id).into_iter().flatten() {
         if let Some(stored) = space.attempts.remove(&key)

@@ -16,6 +16,7 @@ use landfall_core::{
 
 use super::leases;
 use super::space::{AttemptKey, Space, StoredLane};
+use crate::columns::command_text;
 
 fn size(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
@@ -72,10 +73,14 @@ pub(super) fn waiting(space: &Space, lane: LaneId, limit: u32) -> Vec<Transactio
 }
 
 pub(super) fn waiting_bytes(space: &Space, lane: LaneId) -> Result<u64, serde_json::Error> {
-    let orders = space.waiting.range(orders_of(lane));
-    orders
-        .filter_map(|(_, order)| by_order(space, *order))
-        .try_fold(0_u64, |sum, tx| Ok(sum + serde_json::to_string(&*tx.request)?.len() as u64))
+    let mut bytes = 0;
+    for tx in space.waiting.range(orders_of(lane)).filter_map(|(_, order)| by_order(space, *order)) {
+        bytes += serde_json::to_string(&*tx.request)?.len() + serde_json::to_string(&tx.status)?.len();
+    }
+    for command in open_commands(space, lane, &BTreeSet::new(), u32::MAX) {
+        bytes += command_text(&command)?.len();
+    }
+    Ok(bytes as u64)
 }
 
 fn by_order(space: &Space, order: QueueOrder) -> Option<&Transaction> {

@@ -53,6 +53,8 @@ pub(super) struct StoredAttempt {
 pub(super) struct StoredCommand {
     pub(super) seq: u64,
     pub(super) command: Command,
+    /// The transaction with whose history it goes.
+    pub(super) tx: Option<TxId>,
     pub(super) done: bool,
 }
 
@@ -71,6 +73,8 @@ pub(super) struct Space {
     /// By number.
     pub(super) journal: BTreeMap<JournalSeq, JournalRow>,
     pub(super) commands: BTreeMap<CommandId, StoredCommand>,
+    /// The last number that a command had.
+    pub(super) last_command: u64,
     pub(super) chains: BTreeMap<ChainId, ChainRecord>,
     pub(super) kept: BTreeMap<TxId, Kept>,
     pub(super) kept_by_key: BTreeMap<(Account, RequestId), TxId>,
@@ -184,9 +188,11 @@ impl Space {
         if self.commands.contains_key(&command.id) {
             return;
         }
-        let seq = u64::try_from(self.commands.len()).unwrap_or(u64::MAX);
+        let seq = self.last_command + 1;
+        self.last_command = seq;
         self.open_commands.insert((command.lane, seq), command.id);
-        self.commands.insert(command.id, StoredCommand { seq, command: command.clone(), done: false });
+        let (tx, command) = (command.kind.tx(), command.clone());
+        self.commands.insert(command.id, StoredCommand { seq, command, tx, done: false });
     }
 
     pub(super) fn finish_command(&mut self, id: CommandId) {

@@ -137,6 +137,7 @@ pub(crate) const TABLES: &[Table] = &[
             column("at", Kind::Big, "at"),
             column("kind", Kind::Text, "kind"),
             column("done", Kind::Bool, "done"),
+            column("tx", Kind::Uuid, "tx"),
         ],
         from: "command",
         order: "seq",

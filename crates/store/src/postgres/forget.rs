@@ -44,6 +44,7 @@ pub(super) async fn forget(db: &ClientWrapper, namespace: i64, step: Forget) -> 
     let old = db.prepare_cached(&old).await?;
     let old = db.query(&old, &[&step.after.0, &namespace, &limit]).await?;
     let newest = newest(db, namespace).await?;
+    forget_commands(db, namespace, step).await?;
     let locked: BTreeSet<i64> = lanes.into_iter().collect();
     let mut going = Vec::new();
     let mut last = None;
@@ -65,6 +66,17 @@ pub(super) async fn forget(db: &ClientWrapper, namespace: i64, step: Forget) -> 
     let removed = remove(db, namespace, &going).await?;
     let more = seen >= usize::try_from(step.limit).unwrap_or(usize::MAX);
     Ok(Forgotten { removed, next: last.filter(|_: &QueueOrder| more) })
+}
+
+/// Removes some of the applied commands that are no transaction's.
+async fn forget_commands(db: &ClientWrapper, namespace: i64, step: Forget) -> Result<(), Fault> {
+    // What another node is about to remove is left to it.
+    let sql = "DELETE FROM command WHERE seq IN (
+            SELECT seq FROM command WHERE namespace = $1 AND done AND tx IS NULL AND at < $2
+            LIMIT $3 FOR UPDATE SKIP LOCKED)";
+    let delete = db.prepare_cached(sql).await?;
+    db.execute(&delete, &[&namespace, &bits(step.before.0), &rules::COMMANDS_AT_ONCE]).await?;
+    Ok(())
 }
 
 /// The newest transaction, and the one that the newest journal entry is about.
@@ -108,6 +120,14 @@ async fn remove(db: &ClientWrapper, namespace: i64, going: &[(Transaction, i64)]
         )
         .await?;
     db.execute(&keep, &[&namespace, &ids, &signers, &keys, &details, &lanes, &ords, &first]).await?;
+    // One that was not applied yet is finished by its lane, and then goes by its age.
+    for sql in [
+        "DELETE FROM command WHERE tx = ANY ($1::uuid[]) AND namespace = $2 AND done",
+        "UPDATE command SET tx = NULL WHERE tx = ANY ($1::uuid[]) AND namespace = $2",
+    ] {
+        let statement = db.prepare_cached(sql).await?;
+        db.execute(&statement, &[&ids, &namespace]).await?;
+    }
     for table in ["attempt", "journal"] {
         let delete = format!(
             "DELETE FROM {table} USING unnest($1::uuid[], $2::bigint[]) AS u (tx, lane)

@@ -38,6 +38,8 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("migrations/0009_place.sql"), runs_with: 9 },
     // A program that does not know it writes to the log from before the chain, which is still listed.
     Step { sql: include_str!("migrations/0010_audit.sql"), runs_with: 9 },
+    // A program that does not know it leaves the column empty: its commands go by their age.
+    Step { sql: include_str!("migrations/0011_command_tx.sql"), runs_with: 9 },
 ];
 
 /// The version this program knows.

@@ -19,12 +19,13 @@ pub(super) struct CommandRows {
     lanes: Vec<i64>,
     times: Vec<i64>,
     kinds: Vec<String>,
+    txs: Vec<Option<Uuid>>,
 }
 
 impl CommandRows {
-    pub(super) const INSERT: &'static str = "INSERT INTO command (namespace, id, lane, at, kind)
-         SELECT $1, u.id, u.lane, u.at, u.kind
-         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[]) AS u (id, lane, at, kind)
+    pub(super) const INSERT: &'static str = "INSERT INTO command (namespace, id, lane, at, kind, tx)
+         SELECT $1, u.id, u.lane, u.at, u.kind, u.tx
+         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::uuid[]) AS u (id, lane, at, kind, tx)
          ON CONFLICT DO NOTHING";
 
     pub(super) fn of(commands: &[(usize, &Command)], lanes: &BTreeMap<LaneId, i64>) -> Result<Self, Fault> {
@@ -36,6 +37,7 @@ impl CommandRows {
             rows.lanes.push(*lane);
             rows.times.push(bits(command.at.0));
             rows.kinds.push(command_text(command)?);
+            rows.txs.push(command.kind.tx().map(|tx| tx.0));
         }
         Ok(rows)
     }
@@ -47,7 +49,8 @@ impl CommandRows {
         namespace: i64,
     ) -> Result<(), tokio_postgres::Error> {
         if !self.ids.is_empty() {
-            db.execute(statement, &[&namespace, &self.ids, &self.lanes, &self.times, &self.kinds]).await?;
+            let Self { ids, lanes, times, kinds, txs } = self;
+            db.execute(statement, &[&namespace, ids, lanes, times, kinds, txs]).await?;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ pub(super) fn forget(scope: &mut Scope<'_>, step: Forget) -> Result<Forgotten, F
     let old = oldest(scope, step)?;
     let seen = old.len();
     let newest = newest(scope)?;
+    forget_commands(scope, step)?;
     for tx in old {
         if rules::is_young(&tx, step.before) {
             return Ok(Forgotten { removed, next: None });
@@ -52,6 +53,16 @@ fn oldest(scope: &Scope<'_>, step: Forget) -> Result<Vec<Transaction>, Fault> {
     Ok(txs)
 }
 
+/// Removes some of the applied commands that are no transaction's.
+fn forget_commands(scope: &Scope<'_>, step: Forget) -> Result<(), Fault> {
+    let sql = "DELETE FROM command WHERE seq IN (
+            SELECT seq FROM command INDEXED BY command_age
+            WHERE done = 1 AND tx IS NULL AND at < ?1 AND namespace = ?2 LIMIT ?3)";
+    let of = params![bits(step.before.0), scope.namespace, rules::COMMANDS_AT_ONCE];
+    scope.db.prepare_cached(sql)?.execute(of)?;
+    Ok(())
+}
+
 /// The newest transaction, and the one that the newest journal entry is about.
 fn newest(scope: &Scope<'_>) -> Result<[Option<i64>; 2], Fault> {
     let order = scope.db.query_row("SELECT max(ord) FROM tx", [], |row| row.get(0))?;
@@ -80,6 +91,13 @@ fn remove(scope: &mut Scope<'_>, tx: &Transaction) -> Result<(), Fault> {
              SELECT namespace, id, account, request_id, ?2, lane, api_key, caller_nonce, ?3 FROM tx WHERE ord = ?1",
         )?
         .execute(params![tx.order.0, serde_json::to_string(&kept)?, first_hash])?;
+    // One that was not applied yet is finished by its lane, and then goes by its age.
+    for sql in [
+        "DELETE FROM command WHERE tx = ?1 AND namespace = ?2 AND done = 1",
+        "UPDATE command SET tx = NULL WHERE tx = ?1 AND namespace = ?2",
+    ] {
+        scope.db.prepare_cached(sql)?.execute(params![tx.id.0.as_bytes(), scope.namespace])?;
+    }
     for sql in [
         "DELETE FROM attempt WHERE tx = ?1",
         "DELETE FROM journal WHERE tx = ?1",

@@ -124,7 +124,7 @@ pub(super) fn insert_command(scope: &mut Scope<'_>, command: &Command) -> Result
     scope
         .db
         .prepare_cached(
-            "INSERT INTO command (namespace, id, lane, at, kind) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO command (namespace, id, lane, at, kind, tx) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT DO NOTHING",
         )?
         .execute(params![
@@ -133,6 +133,7 @@ pub(super) fn insert_command(scope: &mut Scope<'_>, command: &Command) -> Result
             lane.lane,
             bits(command.at.0),
             command_text(command)?,
+            command.kind.tx().map(|tx| tx.0.into_bytes()),
         ])?;
     Ok(Written::Command)
 }

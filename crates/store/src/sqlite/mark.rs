@@ -30,6 +30,12 @@ use super::private;
 const ABOUT: &str =
     "how far the Landfall database beside this file had come; leave it there (docs/backup.md)";
 
+/// No mark is longer. More is not read: whoever may write the folder can put anything there.
+const LONGEST: u64 = 4_096;
+
+/// Stands for what has the mark's name and is no file, or is longer than any mark.
+const STRANGE: &str = "not a mark";
+
 /// Below every number of a journal.
 const NOWHERE: i64 = -1;
 
@@ -80,8 +86,9 @@ pub(super) fn named(file: &Path, ending: &str) -> PathBuf {
 
 impl Found {
     pub(super) fn read(file: &Path) -> io::Result<Self> {
-        let bytes = match std::fs::read(beside(file)) {
-            Ok(bytes) => bytes,
+        let bytes = match private::read_unlinked(&beside(file), LONGEST) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => STRANGE.as_bytes().to_vec(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };

@@ -35,6 +35,7 @@ mod log;
 mod mark;
 pub(crate) mod moved;
 mod open;
+mod place;
 mod private;
 mod readers;
 mod reads;

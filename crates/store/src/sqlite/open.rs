@@ -19,6 +19,7 @@ use super::known::Known;
 use super::log::LogLength;
 use super::mark::{self, Found, Marker, Row, Verdict};
 use super::moved;
+use super::place;
 use super::private;
 use super::schema::{self, Identity};
 use super::writer::WriteSide;
@@ -188,8 +189,11 @@ pub(super) fn open_alone(file: &Path, options: &Options) -> Result<Alone, OpenEr
     let found = mark::find(&file).map_err(|error| from_io(&mark::beside(&file), &error))?;
     let Ok(found) = found else { return Err(OpenError::StrangeLog { file }) };
     let known = |error: rusqlite::Error| from_sql(&file, &error);
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // The name is the real one: a link in it was put there since.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut db = Connection::open_with_flags(&file, flags).map_err(known)?;
     let version = check(&db, &file)?;
     private::tighten(&file);
@@ -207,6 +211,7 @@ pub(super) fn resolve(file: &Path) -> Result<PathBuf, OpenError> {
         return Err(OpenError::NotOurs { file: file.to_owned(), detail: "it is a folder" });
     }
     if let Ok(real) = file.canonicalize() {
+        place::check(file, &real).map_err(|detail| OpenError::NotOurs { file: file.to_owned(), detail })?;
         return Ok(real);
     }
     // It would be made where the link leads, which whoever may write the folder has chosen.
@@ -243,7 +248,7 @@ impl Locks {
         let mut name = file.as_os_str().to_owned();
         name.push(".lock");
         let beside = locked(file, lock_file(Path::new(&name), file))?;
-        let itself = if cfg!(unix) { Some(locked(file, owners().append(true).open(file))?) } else { None };
+        let itself = if cfg!(unix) { Some(locked(file, lock_file(file, file))?) } else { None };
         Ok(Self { _beside: beside, _itself: itself })
     }
 }

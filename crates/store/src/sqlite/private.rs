@@ -3,6 +3,7 @@
 use std::fs::File;
 #[cfg(unix)]
 use std::fs::Metadata;
+use std::io::Read as _;
 use std::path::Path;
 #[cfg(unix)]
 use std::path::PathBuf;
@@ -93,6 +94,33 @@ impl Found {
 #[cfg(not(unix))]
 pub(super) fn tighten(_file: &Path) {}
 
+/// What a file has in it, if it is one and has no more than this. A link is none, nor is what would keep whoever reads it waiting.
+pub(super) fn read_unlinked(name: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    if !name.symlink_metadata()?.is_file() {
+        return Ok(None);
+    }
+    // It may be another by now.
+    let file = open_to_read(name)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+#[cfg(unix)]
+fn open_to_read(name: &Path) -> std::io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(name, flags, Mode::empty())?.into())
+}
+
+#[cfg(not(unix))]
+fn open_to_read(name: &Path) -> std::io::Result<File> {
+    File::open(name)
+}
+
 /// A file that is there, opened to be locked. A link in its place leads nowhere, and what would keep whoever opens it waiting does not.
 #[cfg(unix)]
 pub(super) fn open_unlinked(name: &Path) -> std::io::Result<File> {
@@ -143,6 +171,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use landfall_core::Namespace;
+    use landfall_core::ports::store::{Older, Reads as _};
 
     use super::*;
     use crate::sqlite::{Options, Sqlite};
@@ -181,6 +210,14 @@ mod tests {
                 Err(error) if tries > 500 => panic!("{error}"),
                 Err(_) => tries += 1,
             }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Whoever had it open has written its last mark.
+    async fn closed(file: &Path) {
+        let lock = File::options().write(true).open(mark::named(file, ".lock")).unwrap();
+        while lock.try_lock().is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
@@ -254,6 +291,93 @@ mod tests {
         let said = opened.map(|_| ()).unwrap_err().to_string();
         assert!(said.contains("link that leads nowhere"), "{said}");
         assert!(!elsewhere.exists());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_mark_keeps_nobody_waiting_and_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        let url = format!("sqlite://{}", file.display());
+        let namespace = Namespace("default".to_owned());
+        drop(opened(&url, &namespace).await);
+        closed(&file).await;
+        let name = mark::named(&file, ".mark");
+        let real = std::fs::read(&name).unwrap();
+        let is_held = async || opened(&url, &namespace).await.older().await.unwrap() == Some(Older::BadMark);
+        std::fs::remove_file(&name).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&name).status().unwrap().success());
+        assert!(is_held().await, "what would keep its reader waiting");
+        std::fs::remove_file(&name).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &name).unwrap();
+        assert!(is_held().await, "a link to what has no end");
+        std::fs::remove_file(&name).unwrap();
+        std::fs::write(folder.path().join("elsewhere"), &real).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &name).unwrap();
+        assert!(is_held().await, "a link to a mark");
+        std::fs::remove_file(&name).unwrap();
+        std::fs::File::create(&name).unwrap().set_len(1 << 30).unwrap();
+        assert!(is_held().await, "what is longer than any mark");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_where_a_link_leads_that_is_no_database_of_ours() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = folder.path().join("a.db");
+        let namespace = Namespace("default".to_owned());
+        let refused = |file: &Path| {
+            let url = format!("sqlite://{}", file.display());
+            Sqlite::open(&url, &namespace, &Options::default()).map(|_| ()).unwrap_err().to_string()
+        };
+        let target = elsewhere.path().join("X");
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        let long = "of somebody else's ".repeat(100);
+        for content in ["", "of somebody else's", long.as_str()] {
+            std::fs::write(&target, content).unwrap();
+            let said = refused(&file);
+            assert!(said.contains("a.db is not a Landfall database: it is a link"), "{said}");
+            assert_eq!(std::fs::read_to_string(&target).unwrap(), content);
+            assert_eq!(modes(elsewhere.path()).len(), 1, "and nothing lies beside it");
+        }
+        // Nor by what is no file.
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+        assert!(refused(&file).contains("it is no file"));
+        assert!(!Path::new("/dev/null.lock").exists());
+        std::fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        assert!(refused(&file).contains("it is no file"));
+        assert_eq!(modes(folder.path()).len(), 1);
+        // One that leads to a database is followed.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(&target).unwrap();
+        drop(opened(&format!("sqlite://{}", target.display()), &namespace).await);
+        std::fs::remove_file(mark::named(&target, ".lock")).unwrap();
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        opened(&format!("sqlite://{}", file.display()), &namespace).await;
+    }
+
+    #[tokio::test]
+    async fn a_link_by_one_user_does_not_lead_to_a_file_of_another() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give files away");
+            return;
+        }
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let namespace = Namespace("default".to_owned());
+        let target = elsewhere.path().join("b.db");
+        drop(opened(&format!("sqlite://{}", target.display()), &namespace).await);
+        let nobody = 65_534;
+        // The link may be the name itself, or a folder on the way to it.
+        let (file, sub) = (folder.path().join("a.db"), folder.path().join("sub"));
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &sub).unwrap();
+        for (link, name) in [(&file, file.clone()), (&sub, sub.join("b.db"))] {
+            opened(&format!("sqlite://{}", name.display()), &namespace).await;
+            std::os::unix::fs::lchown(link, Some(nobody), Some(nobody)).unwrap();
+            let refused = Sqlite::open(&name.display().to_string(), &namespace, &Options::default());
+            let said = refused.map(|_| ()).unwrap_err().to_string();
+            assert!(said.contains("a link by one user to a file of another"), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0009_calls.sql"),
     include_str!("migrations/0010_mark.sql"),
     include_str!("migrations/0011_audit.sql"),
+    include_str!("migrations/0012_command_tx.sql"),
 ];
 
 /// The version this program writes.

@@ -111,18 +111,22 @@ impl Entry {
         Ok(New { at, text: serde_json::to_string(self)? })
     }
 
-    /// Takes in another that says the same of other transactions, if it does and there is room.
+    /// Takes in another that says the same of other transactions if there is room, or the very same once more.
     pub(super) fn takes(&mut self, other: &Self) -> bool {
-        let same = self.what == What::Wrote
-            && other.what == What::Wrote
-            && !other.tx_ids.is_empty()
+        let names_others = !other.tx_ids.is_empty()
             && !self.tx_ids.is_empty()
             && self.tx_ids.len() + other.tx_ids.len() <= MOST_IDS
-            && (&self.key_id, self.address, &self.method, &self.path, self.status)
-                == (&other.key_id, other.address, &other.method, &other.path, other.status)
-            && self.key_name == other.key_name
             && self.body.is_none()
             && other.body.is_none();
+        let is_repeated = self.tx_ids.is_empty()
+            && other.tx_ids.is_empty()
+            && (&self.body, &self.body_digest) == (&other.body, &other.body_digest);
+        let same = self.what == What::Wrote
+            && other.what == What::Wrote
+            && (names_others || is_repeated)
+            && (&self.key_id, self.address, &self.method, &self.path, self.status)
+                == (&other.key_id, other.address, &other.method, &other.path, other.status)
+            && (&self.key_name, &self.error, self.of) == (&other.key_name, &other.error, other.of);
         if same {
             self.tx_ids.extend_from_slice(&other.tx_ids);
             self.count = Some(self.count.unwrap_or(1) + other.count.unwrap_or(1));

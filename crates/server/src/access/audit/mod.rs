@@ -43,8 +43,9 @@ use writer::{Job, QUEUE, Shared, Writer};
 const BEFORE: RecordKind = RecordKind::Audit;
 /// How long a server that stops waits for its last rows.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// Of a path as much is kept.
+/// Of a path as much is kept, and of a method, which callers choose as well.
 const LONGEST_PATH: usize = 200;
+const LONGEST_METHOD: usize = 40;
 
 /// A handle to the audit log.
 #[derive(Clone)]
@@ -139,7 +140,7 @@ impl Audit {
         let told = |problem: &Problem| self.refused(caller, method.to_owned(), path, problem);
         self.begin(caller).inspect_err(told)?;
         let (body, body_digest) = body::kept(sent);
-        let entry = of(What::Asked, caller, method.to_owned(), cut(path));
+        let entry = of(What::Asked, caller, method.to_owned(), path.to_owned());
         Ok(self.write(Entry { body, body_digest, ..entry }).await?)
     }
 
@@ -173,7 +174,7 @@ impl Audit {
         if !(400..500).contains(&status) {
             self.came_to_something(caller);
         }
-        let entry = of(What::Done, caller, method.to_owned(), cut(path));
+        let entry = of(What::Done, caller, method.to_owned(), path.to_owned());
         let entry = Entry { status: Some(status), of: Some(asked), ..entry };
         if let Err(error) = self.write(entry).await {
             tracing::warn!(%error, row = asked, "the audit log does not say how this ended");
@@ -189,9 +190,13 @@ impl Audit {
         written.await.map_err(|_| gone())?
     }
 
-    /// Says that something was handed over or changed.
+    /// Says that something was handed over or changed. Where nothing was stored there is nothing to say: callers may repeat themselves as
+    /// often as they like.
     pub(crate) fn wrote(&self, caller: &Caller, wrote: Wrote) {
         let Wrote { method, path, status, mut txs, count, body } = wrote;
+        if txs.is_empty() && body.is_none() {
+            return;
+        }
         let count = count.or_else(|| (txs.len() > 1).then_some(txs.len() as u64));
         let rest = txs.split_off(txs.len().min(entry::MOST_IDS));
         let entry = of(What::Wrote, caller, method, path);
@@ -263,7 +268,7 @@ impl Audit {
         };
         if is_told {
             let error = code.map(|code| code.text().to_owned());
-            let entry = of(What::Refused, caller, method, cut(path));
+            let entry = of(What::Refused, caller, method, path.to_owned());
             self.hand_over(Entry { status: Some(status), error, ..entry });
         }
     }
@@ -333,14 +338,18 @@ fn of(
         key_name: Some(caller.name.clone()),
         role: caller.known_role(),
         address: caller.address,
-        method: Some(method.into()),
-        path: Some(path.into()),
+        method: Some(cut(method.into(), LONGEST_METHOD)),
+        path: Some(cut(path.into(), LONGEST_PATH)),
         ..Entry::new(what)
     }
 }
 
-fn cut(path: &str) -> String {
-    path.chars().take(LONGEST_PATH).collect()
+/// The beginning of what may be as long as a caller likes.
+fn cut(text: Cow<'static, str>, most: usize) -> Cow<'static, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(text[..end].to_owned()),
+        None => text,
+    }
 }
 
 /// Says that the command line changed a store itself. Without this on disk, it is not done.

@@ -151,3 +151,42 @@ async fn an_approver_that_names_what_is_not_there_fills_no_disk() {
     let rows = audit.rows(Page::After(0), u32::MAX).await.unwrap().len();
     assert!((1_200..1_220).contains(&rows), "a few of the refused ones are told one by one: {rows}");
 }
+
+/// The rows of callers, oldest first.
+async fn entries(audit: &Audit) -> Vec<Entry> {
+    let rows = audit.rows(Page::After(0), u32::MAX).await.unwrap();
+    let rows = rows.iter().map(|row| serde_json::from_str::<Entry>(&row.text).unwrap());
+    rows.filter(|row| matches!(row.what, What::Wrote | What::Refused)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stored_nothing_writes_no_row_and_what_is_repeated_is_one() {
+    let (audit, _) = begun().await;
+    let shop = caller("shop");
+    for _ in 0..1_000 {
+        let (method, path) = ("POST".into(), "/api/v1/tx/batch".into());
+        audit.wrote(&shop, Wrote { method, path, status: 200, txs: Vec::new(), count: Some(50), body: None });
+    }
+    for _ in 0..1_000 {
+        audit.changed(&shop, "POST".to_owned(), "/api/v1/tx/1/cancel".to_owned(), 202, b"{}");
+    }
+    audit.changed(&shop, "POST".to_owned(), "/api/v1/tx/1/cancel".to_owned(), 202, b"[]");
+    audit.stop().await;
+    let rows = entries(&audit).await;
+    assert!(rows.iter().all(|row| row.path.as_deref() != Some("/api/v1/tx/batch")), "{rows:?}");
+    let told: u64 = rows.iter().map(|row| row.count.unwrap_or(1)).sum();
+    assert_eq!((rows.len(), told), (2, 1_001), "another body is another change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_chooses_how_a_row_reads_but_not_how_long_it_is() {
+    let (audit, _) = begun().await;
+    let (method, path) = ("X".repeat(60_000), format!("/{}", "ä".repeat(60_000)));
+    let problem = Problem::new(Code::WrongHost, "no");
+    audit.refused(&Caller::nobody(), method, &path, &problem);
+    audit.stop().await;
+    let rows = entries(&audit).await;
+    let row = serde_json::to_string(&rows[0]).unwrap();
+    assert!(rows.len() == 1 && row.len() < 1_000, "{} bytes", row.len());
+    assert!(row.contains("XXX") && row.contains("ää"), "{row}");
+}

@@ -125,7 +125,7 @@ pub(in crate::postgres) async fn waiting(
     all(db, &sql, &[id, &i64::from(limit)], rows::tx).await
 }
 
-/// The bytes of the requests that wait in a lane. Their lengths are told without reading them.
+/// The bytes of what waits in a lane: requests, contents that replaced them, and commands. Their lengths are told without reading them.
 pub(in crate::postgres) async fn waiting_bytes(
     db: &ClientWrapper,
     namespace: i64,
@@ -134,7 +134,10 @@ pub(in crate::postgres) async fn waiting_bytes(
 ) -> Result<u64, Fault> {
     let ids = numbers.find(db, namespace, [lane]).await?;
     let Some(id) = ids.get(&lane) else { return Ok(0) };
-    let sql = "SELECT coalesce(sum(octet_length(request)), 0)::bigint FROM tx WHERE lane = $1 AND phase = 0";
+    let sql = "SELECT (
+            (SELECT coalesce(sum(octet_length(request)::bigint + octet_length(status)), 0)
+             FROM tx WHERE lane = $1 AND phase = 0)
+          + (SELECT coalesce(sum(octet_length(kind)::bigint), 0) FROM command WHERE lane = $1 AND NOT done))::bigint";
     let sums = all(db, sql, &[id], |row| Ok(number(row.try_get(0)?))).await?;
     Ok(sums.into_iter().sum())
 }

@@ -100,10 +100,14 @@ pub(in crate::sqlite) fn waiting(
     all(look.db, &sql, params![key.lane, limit], rows::tx)
 }
 
-/// The bytes of the requests that wait in a lane. Their lengths are told without reading them.
+/// The bytes of what waits in a lane: requests, contents that replaced them, and commands. Their lengths are told without reading them.
 pub(in crate::sqlite) fn waiting_bytes(look: &Look<'_>, lane: LaneId) -> Result<u64, Fault> {
     let Some(key) = find_lane(look.db, look.namespace, lane)? else { return Ok(0) };
-    let sql = "SELECT coalesce(sum(octet_length(request)), 0) FROM tx INDEXED BY tx_waiting WHERE lane = ?1 AND phase = 0";
+    let sql = "SELECT
+            (SELECT coalesce(sum(octet_length(request) + octet_length(status)), 0)
+             FROM tx INDEXED BY tx_waiting WHERE lane = ?1 AND phase = 0)
+          + (SELECT coalesce(sum(octet_length(kind)), 0)
+             FROM command INDEXED BY command_open WHERE lane = ?1 AND done = 0)";
     Ok(look.db.prepare_cached(sql)?.query_row([key.lane], |row| row.get(0).map(number))?)
 }
 

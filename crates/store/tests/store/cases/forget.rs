@@ -1,7 +1,9 @@
 //! History is removed in small steps, and keys stay taken (E22, I9, I12).
 
 use landfall_core::journal::{Entry, NewEntry};
-use landfall_core::ports::store::{Admission, Forget, Forgotten, Kept, Store, TxQuery, Write, Written};
+use landfall_core::ports::store::{
+    Admission, CommandKind, Forget, Forgotten, Kept, Store, TxQuery, Write, Written,
+};
 use landfall_core::request::NewTransaction;
 use landfall_core::transaction::TxState;
 use landfall_core::{JournalSeq, Millis, QueueOrder, Slot};
@@ -202,4 +204,39 @@ pub(crate) async fn a_lane_goes_on_after_its_history_was_removed(world: World) {
     late.txs.push(update(1, TxState::Failed, None));
     assert!(is_failed(&commit(store, late).await), "what was removed cannot be written any more");
     assert_eq!(store.kept(tx_id(1)).await.unwrap(), Some(before));
+}
+
+pub(crate) async fn commands_go_with_their_transaction_and_those_of_a_lane_by_their_age(world: World) {
+    let store = world.store();
+    let insert = async |n: u64, kind: CommandKind| {
+        write_one(store, Write::Command(Box::new(command(lane(1), n, kind)))).await.unwrap();
+    };
+    ended(store, &request(lane(1), 1), 1).await;
+    admit_new(store, request(lane(1), 9)).await;
+    for n in [10, 11] {
+        insert(n, CommandKind::Cancel { tx: tx_id(1) }).await;
+    }
+    insert(12, CommandKind::Cancel { tx: tx_id(9) }).await;
+    for n in [13, 14, 6_000] {
+        insert(n, CommandKind::Pause).await;
+    }
+    let token = store.load_lane(lane(1)).await.unwrap().token;
+    let version = store.load_lane(lane(1)).await.unwrap().version.0;
+    let mut apply = turn(lane(1), token, version);
+    apply.row.cursor = Some(Slot(2));
+    apply.commands_done = [10, 12, 13, 6_000].map(command_id).to_vec();
+    commit(store, apply).await.unwrap();
+    assert_eq!(forget(store, LATER).await, 1);
+    let stays = async |n: u64| store.command(command_id(n)).await.unwrap().is_some();
+    assert!(!stays(10).await, "of a transaction whose history went");
+    assert!(stays(11).await && stays(14).await, "its lane has not applied it yet");
+    assert!(stays(12).await, "its transaction is there");
+    assert!(!stays(13).await, "of the lane, applied and old");
+    assert!(stays(6_000).await, "of the lane, applied and young");
+    let mut apply = turn(lane(1), token, version + 1);
+    apply.row.cursor = Some(Slot(2));
+    apply.commands_done = [11, 14].map(command_id).to_vec();
+    commit(store, apply).await.unwrap();
+    forget(store, LATER).await;
+    assert!(!stays(11).await && !stays(14).await, "applied meanwhile");
 }

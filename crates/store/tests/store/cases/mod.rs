@@ -123,6 +123,7 @@ suite! {
         a_command_is_found_by_its_id_done_or_not;
     forget:
         what_ended_long_ago_goes_and_its_key_and_end_stay,
+        commands_go_with_their_transaction_and_those_of_a_lane_by_their_age,
         a_key_is_free_for_the_next_of_a_group_where_the_one_before_was_told_what_stayed,
         a_retry_after_the_removal_is_told_what_stayed_and_writes_nothing,
         what_has_not_ended_or_ended_lately_stays,

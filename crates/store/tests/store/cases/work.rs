@@ -2,7 +2,8 @@
 
 use landfall_core::attempt::Attempt;
 use landfall_core::ports::store::{CommandKind, LaneRow, ResetRecord, Store, Write};
-use landfall_core::transaction::TxState;
+use landfall_core::request::Payload;
+use landfall_core::transaction::{Content, Status, Terms, TxState};
 use landfall_core::{ChainId, LaneId, LaneVersion, Millis, Slot, Token};
 
 use crate::fixtures::*;
@@ -145,8 +146,9 @@ pub(crate) async fn what_waits_is_measured_as_it_is_stored_and_what_does_not_wai
         // Letters beyond ASCII: bytes are meant, not characters.
         new.request.options.metadata = Some("\"ä\"".to_owned());
         new.request.payload.data = vec![0xab; bytes].into();
-        let length = serde_json::to_string(&new.request).unwrap().len() as u64;
-        (new, length)
+        let status = Status::accepted(new.request.accepted_at);
+        let texts = [serde_json::to_string(&new.request).unwrap(), serde_json::to_string(&status).unwrap()];
+        (new, texts.iter().map(String::len).sum::<usize>() as u64)
     };
     let (first, first_length) = sized(lane(1), 1, 10);
     let (second, second_length) = sized(lane(1), 2, 100_000);
@@ -160,6 +162,22 @@ pub(crate) async fn what_waits_is_measured_as_it_is_stored_and_what_does_not_wai
     let token = own(store, lane(1)).await;
     commit(store, bind(lane(1), token, 0, 2, 0)).await.unwrap();
     assert_eq!(store.waiting_bytes(lane(1)).await.unwrap(), first_length, "what has a slot waits no more");
+
+    // A content that replaces another is in a command at first, and then beside the one before.
+    let payload = Payload { data: vec![0xcd; 30_000].into(), ..Payload::default() };
+    let kind =
+        CommandKind::Replace { tx: tx_id(1), payload: Box::new(payload.clone()), terms: Terms::default() };
+    write_one(store, Write::Command(Box::new(command(lane(1), 7, kind)))).await.unwrap();
+    let told = store.waiting_bytes(lane(1)).await.unwrap() - first_length;
+    assert!((60_000..62_000).contains(&told), "{told}");
+    let mut apply = turn(lane(1), token, 1);
+    let mut replaced = update(1, TxState::Accepted, None);
+    replaced.status.later.push(Content::Payload(payload));
+    apply.txs.push(replaced);
+    apply.commands_done.push(command_id(7));
+    commit(store, apply).await.unwrap();
+    let told = store.waiting_bytes(lane(1)).await.unwrap() - first_length;
+    assert!((60_000..62_000).contains(&told), "{told}");
 }
 
 pub(crate) async fn a_requeued_transaction_waits_in_its_old_place(world: World) {

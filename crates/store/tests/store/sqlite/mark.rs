@@ -171,7 +171,8 @@ async fn a_database_from_before_there_were_marks_gets_its_first_one() {
     let copied = Copied::new().await;
     let db = rusqlite::Connection::open(&copied.file).unwrap();
     db.execute_batch(
-        "DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older; PRAGMA user_version = 9",
+        "DROP INDEX command_tx; DROP INDEX command_age; ALTER TABLE command DROP COLUMN tx;
+         DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older; PRAGMA user_version = 9",
     )
     .unwrap();
     drop(db);

@@ -64,7 +64,8 @@ async fn callers_nonces_of_an_earlier_version_are_known_after_the_upgrade() {
     drop(store);
     set(
         &file,
-        "DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older;
+        "DROP INDEX command_tx; DROP INDEX command_age; ALTER TABLE command DROP COLUMN tx;
+         DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older;
          DROP INDEX tx_call; ALTER TABLE tx DROP COLUMN api_key; ALTER TABLE tx DROP COLUMN caller_nonce;
          DROP INDEX kept_call; DROP INDEX kept_first_hash; ALTER TABLE kept DROP COLUMN lane;
          ALTER TABLE kept DROP COLUMN api_key; ALTER TABLE kept DROP COLUMN caller_nonce;
@@ -157,7 +158,8 @@ async fn a_file_of_the_first_version_is_upgraded_with_everything_that_is_under_w
     // As the first version left it, with one slot closed as it did that.
     set(
         &file,
-        "DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older; DROP TABLE kept; DROP TABLE moved; DROP TABLE record;
+        "DROP INDEX command_tx; DROP INDEX command_age; ALTER TABLE command DROP COLUMN tx;
+         DROP TABLE audit; DROP TABLE audit_ends; DROP TABLE mark; DROP TABLE older; DROP TABLE kept; DROP TABLE moved; DROP TABLE record;
          DROP INDEX tx_call; ALTER TABLE tx DROP COLUMN api_key; ALTER TABLE tx DROP COLUMN caller_nonce;
          DROP INDEX attempt_apart; ALTER TABLE attempt DROP COLUMN apart; ALTER TABLE lane DROP COLUMN closed;
          CREATE INDEX attempt_open ON attempt (lane) WHERE open = 1;
