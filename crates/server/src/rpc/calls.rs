@@ -3,26 +3,28 @@
 //! it, and is refused where there is more than one call.
 //!
 //! A record says which calls belong together. Each call is a transaction under a key that follows from the id, so a call that
-//! is handed over again after a crash is the same transaction.
+//! is handed over again after a crash is the same transaction. How far they are is in `status`.
+
+mod status;
 
 use std::sync::Arc;
 
 use alloy_primitives::keccak256;
-use landfall_core::ports::records::{Record, RecordKind, RecordWrite, RecordsWritten};
-use landfall_core::ports::store::{Admission, TxRecord};
+use landfall_core::ports::records::{RecordKind, RecordWrite, RecordsWritten};
+use landfall_core::ports::store::Admission;
 use landfall_core::request::{After, AfterState, OnFailure, Options, Payload};
-use landfall_core::transaction::TxState;
-use landfall_core::{Account, LaneId, Origin, RequestId, TxHash, TxId};
+use landfall_core::{Account, LaneId, Origin, RequestId, TxId};
 use landfall_engine::{Handle, Submission, SubmitError};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub(super) use self::status::status;
+
+use super::Asker;
 use super::error::{INVALID_INPUT, INVALID_PARAMS, REJECTED, RpcError};
-use super::params::{Params, bad, hex, quantity};
-use super::{Asker, pass};
-use crate::access::{Role, turn_to_look};
+use super::params::{Params, bad, quantity};
+use crate::access::Role;
 use crate::body;
-use crate::problem::{quoted, repeated};
+use crate::problem::repeated;
 
 /// As many calls are taken at once.
 const MOST: usize = 50;
@@ -32,7 +34,6 @@ const LONGEST_ID: usize = 100;
 const UNSUPPORTED_CAPABILITY: i64 = 5700;
 const UNSUPPORTED_CHAIN: i64 = 5710;
 const DUPLICATE_ID: i64 = 5720;
-const UNKNOWN_ID: i64 = 5730;
 const TOO_LARGE: i64 = 5740;
 const NOT_ATOMIC: i64 = 5760;
 
@@ -319,119 +320,6 @@ async fn all_there(asker: &Asker, signer: Account, keys: &[RequestId]) -> Result
         || store.kept_by_request(signer, last).await?.is_some())
 }
 
-/// The calls with this id, of an account that the caller sees.
-async fn find(asker: &Asker, id: &str) -> Result<Option<(Account, Value)>, RpcError> {
-    let lanes = asker.app.handle.parts().signers.keys();
-    let seen = lanes.filter(|lane| lane.chain == asker.chain && asker.caller.sees_lane(**lane));
-    let mut found = None;
-    for LaneId { signer, .. } in seen {
-        let record = asker.app.records.record(RecordKind::Calls, &record_id(*signer, id)).await?;
-        let of_chain =
-            |record: &Record| record.body.get("chainId").and_then(Value::as_u64) == Some(asker.chain.0);
-        let Some(record) = record.filter(of_chain) else { continue };
-        if found.replace((*signer, record.body)).is_some() {
-            let text =
-                format!("several accounts have calls with the id {id:?}; ask with a key for one of them");
-            return Err(RpcError::coded(REJECTED, text, "request_id_reused"));
-        }
-    }
-    Ok(found)
-}
-
-pub(super) async fn status(asker: &Asker, params: Value) -> Result<Value, RpcError> {
-    let id = Params::of(params)?.text("the id of calls")?;
-    let unknown = || {
-        let text = format!("there are no calls with the id {} here", quoted(&id));
-        RpcError::coded(UNKNOWN_ID, text, "not_found")
-    };
-    if id.len() > LONGEST_ID {
-        return Err(unknown());
-    }
-    let (from, record) = find(asker, &id).await?.ok_or_else(unknown)?;
-    let calls = record.get("calls").and_then(Value::as_u64).unwrap_or_default();
-    let mut states = Vec::new();
-    let mut receipts = Vec::new();
-    for position in 0..usize::try_from(calls).unwrap_or(MOST) {
-        let key = key(&id, position)?;
-        let turn = turn_to_look(&asker.app, &asker.caller).await?;
-        let looked = asker.app.handle.store().tx_by_request(from, &key).await?;
-        drop(turn);
-        if let Some(record) = looked {
-            receipts.extend(receipt(asker, &record).await?);
-            states.push(Some(record.tx.status.state));
-            continue;
-        }
-        // Its history may have been removed: what it ended as stays.
-        let kept = asker.app.handle.store().kept_by_request(from, &key).await?;
-        let landed =
-            kept.as_ref().filter(|kept| matches!(kept.state, TxState::Confirmed | TxState::Reverted));
-        if let Some(hash) = landed.and_then(|kept| kept.hash) {
-            receipts.extend(receipt_of(asker, hash).await?);
-        }
-        states.push(kept.map(|kept| kept.state));
-    }
-    let status = status_of(&states, &receipts);
-    Ok(json!({
-        "version": "2.0.0",
-        "id": id,
-        "chainId": hex(asker.chain.0),
-        "status": status,
-        "atomic": calls == 1,
-        "receipts": receipts,
-    }))
-}
-
-/// The numbers of EIP-5792: 100 under way, 200 done, 400 nothing of it landed, 500 reverted, 600 only a part was done. All but 100 are final, so a call
-/// that is not stored is under way: it is being handed over, or whoever hands the same over again adds it.
-fn status_of(states: &[Option<TxState>], receipts: &[Value]) -> u16 {
-    let succeeded = receipts.iter().filter(|receipt| receipt["status"] == "0x1").count();
-    let open = |state: &Option<TxState>| match state {
-        None => true,
-        Some(TxState::Mined) => false,
-        Some(state) => !state.is_terminal(),
-    };
-    if succeeded == states.len() {
-        200
-    } else if states.iter().any(open) {
-        100
-    } else if succeeded > 0 {
-        600
-    } else if receipts.is_empty() {
-        400
-    } else {
-        500
-    }
-}
-
-/// As much of a receipt as EIP-5792 names.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Named {
-    logs: Value,
-    status: Value,
-    block_hash: Value,
-    block_number: Value,
-    gas_used: Value,
-    transaction_hash: Value,
-}
-
-async fn receipt(asker: &Asker, record: &TxRecord) -> Result<Option<Value>, RpcError> {
-    let Some(receipt) = &record.tx.status.receipt else { return Ok(None) };
-    // The winner is its own no-op: of the call nothing landed.
-    if record.attempts.iter().any(|attempt| attempt.hash == receipt.hash && attempt.no_op) {
-        return Ok(None);
-    }
-    receipt_of(asker, receipt.hash).await
-}
-
-async fn receipt_of(asker: &Asker, hash: TxHash) -> Result<Option<Value>, RpcError> {
-    let method = "eth_getTransactionReceipt";
-    let shown = pass::read(asker, method, &json!([hash])).await?;
-    let whole: Option<Named> =
-        serde_json::from_value(shown).map_err(|error| pass::unreadable(method, &error))?;
-    Ok(whole.map(|whole| json!(whole)))
-}
-
 pub(super) fn capabilities(asker: &Asker, params: Value) -> Result<Value, RpcError> {
     let mut params = Params::of(params)?;
     let account = params.account()?;
@@ -450,27 +338,4 @@ pub(super) fn capabilities(asker: &Asker, params: Value) -> Result<Value, RpcErr
         all.insert(format!("{:#x}", asker.chain.0), json!({ "atomic": { "status": "unsupported" } }));
     }
     Ok(Value::Object(all))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_status_says_how_far_the_calls_are() {
-        let (yes, no) = (json!({ "status": "0x1" }), json!({ "status": "0x0" }));
-        let mined = Some(TxState::Mined);
-        let cases = [
-            (vec![mined, mined], vec![yes.clone(), yes.clone()], 200),
-            (vec![mined, Some(TxState::Accepted)], vec![yes.clone()], 100),
-            (vec![mined, Some(TxState::Cancelled)], vec![yes.clone()], 600),
-            (vec![mined, Some(TxState::Cancelled)], vec![no.clone()], 500),
-            (vec![Some(TxState::Failed), Some(TxState::Cancelled)], vec![], 400),
-            (vec![Some(TxState::Confirmed), None], vec![yes.clone()], 100),
-            (vec![None, None], vec![], 100),
-        ];
-        for (states, receipts, wanted) in cases {
-            assert_eq!(status_of(&states, &receipts), wanted, "{states:?}");
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! a row in the audit log ─► a record ─► first send ─► kept ─► sent again and again ─► in a block ─► final: forgotten
 //!                                │           └─ refused: the record is removed, then the caller is told
 //!                                └─ a lower nonce is missing: held back until it comes, for an hour at most, if its sender can pay,
-//!                                   and as long as the key of whoever gave it is not revoked
+//!                                   and as long as a key of those who gave it is not revoked
 //! ```
 //!
 //! One whose nonce another transaction took is forgotten when that is final. What a node says of the first send is the
@@ -12,6 +12,7 @@
 //! start, goes on; that two nodes send the same bytes does no harm. What is done again and again is in `rounds`, and how it ends
 //! in `over`; all that goes to a node is an errand of the key's ([`super::errand`]).
 
+mod givers;
 mod kept;
 mod over;
 mod rounds;
@@ -182,23 +183,31 @@ impl Keeper {
                 "what is kept already has not been read yet since the start; nothing was kept: send it again";
             return Err(RpcError::coded(UNAVAILABLE, text, "store_unavailable"));
         }
-        let mut verdict = self.verdict_of(giver, signed, sealed)?;
-        match verdict.wait_for(Option::is_some).await.ok().and_then(|said| said.clone()) {
-            Some(verdict) => verdict,
-            None => Err(unknown("the server stops")),
+        loop {
+            let (mut verdict, is_mine) = self.verdict_of(&giver, &signed, &sealed)?;
+            match verdict.wait_for(Option::is_some).await.ok().and_then(|said| said.clone()) {
+                Some(Ok(())) if !is_mine => {}
+                Some(verdict) => return verdict,
+                None => return Err(unknown("the server stops")),
+            }
+            // Another caller's yes becomes its own: it must not go with that one's key.
+            if self.join((giver.chain, sealed.hash), giver.caller.key.as_ref()).await? {
+                return Ok(());
+            }
         }
     }
 
+    /// The verdict on these bytes, and whether it was begun for this giver.
     fn verdict_of(
         self: &Arc<Self>,
-        giver: Giver,
-        signed: SignedTx,
-        sealed: Sealed,
-    ) -> Result<watch::Receiver<Verdict>, RpcError> {
+        giver: &Giver,
+        signed: &SignedTx,
+        sealed: &Sealed,
+    ) -> Result<(watch::Receiver<Verdict>, bool), RpcError> {
         let id = (giver.chain, sealed.hash);
         let mut sending = self.sending();
         if let Some((verdict, _)) = sending.get(&id) {
-            return Ok(verdict.clone());
+            return Ok((verdict.clone(), false));
         }
         let key = giver.caller.key.clone();
         let bytes = sealed.raw.len();
@@ -209,13 +218,14 @@ impl Keeper {
         sending.insert(id, (verdict.clone(), claim));
         drop(sending);
         let keeper = self.clone();
+        let (giver, signed, sealed) = (giver.clone(), signed.clone(), sealed.clone());
         // A task of its own: others may wait for it when its caller hangs up.
         tokio::spawn(async move {
             // Also if it panics.
             let _sent = Sent { keeper: &keeper, id };
             told.send_replace(Some(keeper.send_first(&giver, &signed, sealed).await));
         });
-        Ok(verdict)
+        Ok((verdict, true))
     }
 
     /// Whether there is room for one more, beside those that are kept and those that are about to be.
@@ -234,14 +244,22 @@ impl Keeper {
         loop {
             let least = quota::yields(self.all().iter().map(|one| (*one.0, share(one))), bytes);
             let Some((id, why)) = least else { return };
-            self.forget(id, why).await;
+            let unsent = self.all().get(&id).filter(|kept| kept.never_sent).map(|kept| kept.givers.clone());
+            let Some(givers) = unsent else {
+                self.forget(id, why).await;
+                continue;
+            };
+            if !self.forget_unsent(id, &givers, why).await {
+                return;
+            }
         }
     }
 
     async fn send_first(&self, giver: &Giver, signed: &SignedTx, sealed: Sealed) -> Result<(), RpcError> {
         let id = (giver.chain, sealed.hash);
+        let key = giver.caller.key.as_ref();
         // Where it is kept already, whoever gave it, its verdict is no longer open.
-        if self.all().contains_key(&id) || self.adopt(id).await? {
+        if self.join(id, key).await? {
             return Ok(());
         }
         let errands = Errands::of(giver.adapter.as_ref(), giver.caller.key.as_deref());
@@ -258,7 +276,7 @@ impl Keeper {
         let stage = if is_held { Stage::Kept } else { Stage::First(row) };
         match self.records.write_records(vec![kept.write(id, 0, stage)]).await {
             Ok(RecordsWritten::Yes) => {}
-            Ok(RecordsWritten::Changed) if self.adopt(id).await.unwrap_or(false) => return Ok(()),
+            Ok(RecordsWritten::Changed) if self.join(id, key).await.unwrap_or(false) => return Ok(()),
             Ok(RecordsWritten::Changed) => return Err(unknown("another node was asked for the same")),
             // It may have been written all the same.
             Err(error) => return Err(unknown(&error.to_string())),
@@ -280,7 +298,7 @@ impl Keeper {
             return Ok(());
         };
         // Nobody is told no while somebody could still send it.
-        match self.take_back(id).await {
+        match self.take_back(id, key).await {
             Ok(true) => {
                 let code = error.data.as_ref().and_then(|data| data["code"].as_str()).map(str::to_owned);
                 self.audit.wrote_in_vain(code, &giver.caller, giver.row(signed, REFUSED));
@@ -341,13 +359,18 @@ impl Keeper {
 
     /// A held-back transaction gets a place only where there is one; for others, held-back ones make room.
     async fn take_place(&self, id: Id, is_held: bool, bytes: usize) -> Result<(), RpcError> {
+        self.claim(id, is_held)?;
         if !is_held {
             self.make_room(bytes).await;
-            return Ok(());
         }
+        Ok(())
+    }
+
+    /// Looks again whether there is room: it may have been thought to be kept.
+    fn claim(&self, id: Id, waits: bool) -> Result<(), RpcError> {
         let mut sending = self.sending();
         let Some((_, claim)) = sending.get_mut(&id) else { return Ok(()) };
-        claim.waits = true;
+        claim.waits = waits;
         let claim = claim.clone();
         self.check(&sending, id, &claim)
     }
@@ -380,9 +403,9 @@ enum Judged {
 }
 
 fn share<'a>(((chain, _), kept): (&Id, &'a Kept)) -> quota::Share<'a> {
-    let Kept { key, from, raw, held_since, unheard_since, .. } = kept;
+    let Kept { givers, from, raw, held_since, unheard_since, .. } = kept;
     quota::Share {
-        key: key.as_deref(),
+        key: givers.first().map(AsRef::as_ref),
         chain: *chain,
         from: *from,
         bytes: raw.len(),

@@ -4,7 +4,7 @@
 //! answered so, and so is a transaction that has this among its bytes; one with a method that nodes do not have gets its own name
 //! back. Everything else is the real node's to answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use alloy_primitives::hex;
@@ -38,6 +38,7 @@ pub(crate) struct Parrot {
     there: String,
     http: reqwest::Client,
     asked: Arc<Mutex<BTreeMap<String, u64>>>,
+    null: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Parrot {
@@ -45,7 +46,8 @@ impl Parrot {
     pub(crate) async fn before(url: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = format!("http://{}", listener.local_addr().unwrap());
-        let parrot = Self { url: here, there: url.to_owned(), http: http_client(), asked: Arc::default() };
+        let (asked, null) = (Arc::default(), Arc::default());
+        let parrot = Self { url: here, there: url.to_owned(), http: http_client(), asked, null };
         let serving = parrot.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -63,6 +65,13 @@ impl Parrot {
     /// How often a method was asked for.
     pub(crate) fn asked(&self, method: &str) -> u64 {
         self.asked.lock().unwrap().get(method).copied().unwrap_or_default()
+    }
+
+    /// Whether a method that is asked for by itself is answered with null from now on.
+    pub(crate) fn answers_null(&self, method: &str, does: bool) {
+        let mut null = self.null.lock().unwrap();
+        null.retain(|known| known != method);
+        null.extend(does.then(|| method.to_owned()));
     }
 
     /// Until either side has had enough.
@@ -107,6 +116,9 @@ impl Parrot {
         }
         if let Value::Object(call) = body {
             let (id, method) = (&body["id"], call["method"].as_str().unwrap_or_default());
+            if self.null.lock().unwrap().contains(method) {
+                return Some((200, json!({ "jsonrpc": "2.0", "id": id, "result": null }).to_string()));
+            }
             let params = body["params"].as_array().into_iter().flatten();
             let said = params.flat_map(|said| [&said["parrot"], &said["topics"]["parrot"]]);
             if let Some(said) = said.into_iter().find(|said| said.is_object()) {

@@ -12,14 +12,15 @@ use landfall_core::{Account, ChainId, Slot, TxHash};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::givers::Givers;
+
 /// The name of a kept transaction.
 pub(super) type Id = (ChainId, TxHash);
 
 /// A transaction that is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
-    /// The API key of whoever gave it.
-    pub(super) key: Option<Arc<str>>,
+    pub(super) givers: Givers,
     pub(super) from: Account,
     pub(super) slot: Slot,
     pub(super) raw: Bytes,
@@ -57,14 +58,25 @@ impl Kept {
     pub(super) fn new(key: Option<Arc<str>>, from: Account, slot: Slot, raw: Bytes) -> Self {
         let (sent_at, passed_at, landed, unheard_since, held_since) = (None, None, None, None, None);
         let never_sent = false;
-        Self { key, from, slot, raw, sent_at, passed_at, landed, unheard_since, never_sent, held_since }
+        let givers = Givers::new(key);
+        Self { givers, from, slot, raw, sent_at, passed_at, landed, unheard_since, never_sent, held_since }
+    }
+
+    /// Takes over what the record says of one that was never sent. Its hour begins anew with a new giver.
+    pub(super) fn learn(&mut self, stored: Self) {
+        if !self.never_sent {
+            return;
+        }
+        if !stored.never_sent || self.givers.lacks(&stored.givers) {
+            self.held_since = None;
+        }
+        (self.never_sent, self.givers) = (stored.never_sent, stored.givers);
     }
 
     /// Its record from here on, which is at this version now.
     pub(super) fn write(&self, id: Id, expected: u64, stage: Stage) -> RecordWrite {
-        let mut body = json!({
-            "raw": self.raw, "from": self.from.0, "nonce": self.slot, "key": self.key.as_deref(),
-        });
+        let mut body = json!({ "raw": self.raw, "from": self.from.0, "nonce": self.slot });
+        self.givers.write(&mut body);
         if let Stage::First(row) = stage {
             body["first"] = json!(row);
         }
@@ -85,7 +97,8 @@ pub(super) fn read(record: &Record) -> Option<Stored> {
     let text = |name: &str| record.body.get(name).and_then(Value::as_str);
     let slot = Slot(record.body.get("nonce")?.as_u64()?);
     let raw = hex::decode(text("raw")?).ok()?.into();
-    let mut kept = Kept::new(text("key").map(Arc::from), Account(text("from")?.parse().ok()?), slot, raw);
+    let mut kept = Kept::new(None, Account(text("from")?.parse().ok()?), slot, raw);
+    kept.givers = Givers::read(&record.body);
     kept.never_sent = record.body.get("neverSent").and_then(Value::as_bool).unwrap_or_default();
     let stage = record.body.get("first").and_then(Value::as_u64).map_or(Stage::Kept, Stage::First);
     let id = (ChainId(chain.parse().ok()?), TxHash(hash.parse().ok()?));

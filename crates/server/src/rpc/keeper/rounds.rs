@@ -82,7 +82,7 @@ impl Keeper {
         let mut slots: BTreeMap<(ChainId, Account), BTreeSet<Slot>> = BTreeMap::new();
         for ((chain, hash), kept) in self.all().iter() {
             slots.entry((*chain, kept.from)).or_default().insert(kept.slot);
-            of_keys.entry((*chain, kept.key.clone())).or_default().push((*hash, kept.clone()));
+            of_keys.entry((*chain, kept.givers.first().cloned())).or_default().push((*hash, kept.clone()));
         }
         let count: usize = of_keys.values().map(Vec::len).sum();
         let held = of_keys.values().flatten().filter(|(_, kept)| kept.held_since.is_some()).count();
@@ -97,14 +97,7 @@ impl Keeper {
     async fn look(&self, mine: Mine) -> Whose {
         let Mine { whose, mut kept, slots } = mine;
         let chain = whose.0;
-        if let Some(key) = &whose.1
-            && kept.iter().any(|(_, kept)| kept.never_sent)
-            && self.keyring.is_revoked(key).await
-        {
-            let (unsent, sent) = kept.into_iter().partition(|(_, kept)| kept.never_sent);
-            kept = sent;
-            self.forget_unsent(chain, unsent).await;
-        }
+        kept = self.without_orphans(&whose, kept).await;
         let (Some((adapter, finality)), Some(view)) = (self.chains.chain(chain), self.chains.shown(chain))
         else {
             return whose;
@@ -132,6 +125,34 @@ impl Keeper {
         let open = open.into_iter().map(|(hash, kept, _)| (hash, kept)).chain(unsettled);
         self.send_again(chain, errands, open.collect()).await;
         whose
+    }
+
+    /// Forgets what was never sent when all who gave it have lost their keys; what is left.
+    async fn without_orphans(&self, whose: &Whose, kept: Vec<(TxHash, Kept)>) -> Vec<(TxHash, Kept)> {
+        let (chain, Some(first)) = whose else { return kept };
+        if !kept.iter().any(|(_, kept)| kept.never_sent) || !self.keyring.is_revoked(first).await {
+            return kept;
+        }
+        let mut left = Vec::new();
+        for (hash, kept) in kept {
+            if kept.never_sent && self.is_orphan(&kept).await {
+                let why = "its API key was revoked, and it had not been sent";
+                self.forget_unsent((*chain, hash), &kept.givers, why).await;
+            } else {
+                left.push((hash, kept));
+            }
+        }
+        left
+    }
+
+    async fn is_orphan(&self, kept: &Kept) -> bool {
+        let Some(keys) = kept.givers.revocable() else { return false };
+        for key in keys {
+            if !self.keyring.is_revoked(key).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Transactions whose turn it is: the one that was not sent for longest first, and of an account the lowest nonce.
@@ -210,10 +231,11 @@ impl Keeper {
                 if errands.pending(kept.from).await.is_some_and(|pending| kept.slot <= pending) {
                     self.send_again(chain, errands, vec![(hash, kept)]).await;
                 } else {
-                    self.forget((chain, hash), "a lower nonce did not come").await;
+                    self.forget_unsent((chain, hash), &kept.givers, "a lower nonce did not come").await;
                 }
-            } else if let Some(kept) = self.all().get_mut(&(chain, hash)) {
-                kept.held_since = Some(since);
+            } else if let Some(kept) = self.all().get_mut(&(chain, hash)).filter(|kept| kept.never_sent) {
+                // It may have been given again meanwhile.
+                kept.held_since.get_or_insert_with(Instant::now);
             }
         }
     }

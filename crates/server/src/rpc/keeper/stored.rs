@@ -1,15 +1,15 @@
 //! The keeper's records: taken over from other nodes, taken back after a refusal, forgotten in the end.
 
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_core::ports::records::{RecordKind, RecordQuery, RecordWrite, RecordsWritten};
 use landfall_core::ports::store::Error;
-use landfall_core::{ChainId, TxHash};
 use tokio::time::Instant;
 
 use super::Keeper;
+use super::givers::Givers;
 use super::kept::{self, Id, Kept, Stage, Stored};
 
 const PAGE: u32 = 500;
@@ -19,15 +19,37 @@ pub(super) const FIRST_SEND: Duration = Duration::from_secs(30);
 const LEFT_AFTER: Duration = Duration::from_secs(45);
 
 impl Keeper {
-    /// Takes over what another node keeps, or was sending for the first time; whether there was such.
-    pub(super) async fn adopt(&self, id: Id) -> Result<bool, Error> {
+    /// Makes a caller one of those for whom it is kept, here or by another node; false if it is kept no more, or never was. What nobody
+    /// has sent may have been forgotten elsewhere, so of that only the record knows.
+    pub(super) async fn join(&self, id: Id, key: Option<&Arc<str>>) -> Result<bool, Error> {
+        if self.all().get(&id).is_some_and(|kept| !kept.never_sent) {
+            return Ok(true);
+        }
         loop {
             let record = self.records.record(RecordKind::RawTx, &kept::name(id)).await?;
-            let Some(stored) = record.as_ref().and_then(kept::read) else { return Ok(false) };
-            if self.confirm(&stored).await? {
-                self.all().entry(id).or_insert(stored.kept);
+            let Some(mut stored) = record.as_ref().and_then(kept::read) else {
+                self.all().remove(&id);
+                return Ok(false);
+            };
+            let is_new = stored.kept.givers.add(key) && stored.kept.never_sent;
+            // It stays, whatever its first send is told elsewhere.
+            let is_open = stored.stage != Stage::Kept;
+            let write = stored.kept.write(id, stored.version, Stage::Kept);
+            let is_said = !is_new && !is_open;
+            if is_said || self.records.write_records(vec![write]).await? == RecordsWritten::Yes {
+                self.learn(id, stored.kept);
                 return Ok(true);
             }
+        }
+    }
+
+    /// Keeps what a record says. One that has a new giver is held back as long as one that has just come.
+    fn learn(&self, id: Id, stored: Kept) {
+        let mut all = self.all();
+        if let Some(known) = all.get_mut(&id) {
+            known.learn(stored);
+        } else {
+            all.insert(id, stored);
         }
     }
 
@@ -57,11 +79,11 @@ impl Keeper {
     }
 
     /// Removes the record of a first send that was refused, unless somebody has taken it over; whether there is none.
-    pub(super) async fn take_back(&self, id: Id) -> Result<bool, Error> {
+    pub(super) async fn take_back(&self, id: Id, key: Option<&Arc<str>>) -> Result<bool, Error> {
         let first = RecordWrite { kind: RecordKind::RawTx, id: kept::name(id), expected: 1, body: None };
         match self.records.write_records(vec![first]).await? {
             RecordsWritten::Yes => Ok(true),
-            RecordsWritten::Changed => Ok(!self.adopt(id).await?),
+            RecordsWritten::Changed => Ok(!self.join(id, key).await?),
         }
     }
 
@@ -86,39 +108,35 @@ impl Keeper {
         }
     }
 
-    /// Forgets transactions of a revoked key, as long as no node has sent them: what has gone out can be landed by whoever
-    /// saw it, and is not left alone.
-    pub(super) async fn forget_unsent(&self, chain: ChainId, unsent: Vec<(TxHash, Kept)>) {
-        for (hash, Kept { from, slot, .. }) in unsent {
-            let id = (chain, hash);
-            match self.taken_back_unsent(id).await {
-                Ok(true) => {
-                    // A page that was read before must not bring it back.
-                    self.forgotten().insert(id);
-                    self.all().remove(&id);
-                    tracing::info!(
-                        %chain, %hash, %from, nonce = slot.0,
-                        why = "its API key was revoked, and it had not been sent",
-                        "a signed transaction is forgotten"
-                    );
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!(%chain, %hash, %error, "a signed transaction could not be forgotten; it is looked at again");
-                }
+    /// Forgets one that no node has sent; false if the store failed. It stays where the record says more than was known to whoever decides
+    /// it: that it has gone out, and can be landed by whoever saw it, or that somebody beside these givers was told that it is kept.
+    pub(super) async fn forget_unsent(&self, id: Id, by: &Givers, why: &str) -> bool {
+        let (chain, hash) = id;
+        match self.taken_back_unsent(id, by).await {
+            Ok(true) => {
+                // A page that was read before must not bring it back.
+                self.forgotten().insert(id);
+                let Some(Kept { from, slot, .. }) = self.all().remove(&id) else { return true };
+                tracing::info!(%chain, %hash, %from, nonce = slot.0, why, "a signed transaction is forgotten");
+                true
+            }
+            Ok(false) => true,
+            Err(error) => {
+                tracing::warn!(%chain, %hash, %error, "a signed transaction could not be forgotten; it is looked at again");
+                false
             }
         }
     }
 
-    /// Removes the record of one that nobody has sent; false if another node has changed it, and looks at it again.
-    async fn taken_back_unsent(&self, id: Id) -> Result<bool, Error> {
+    /// Removes the record of one that nobody has sent; false if it has changed, and is looked at again.
+    async fn taken_back_unsent(&self, id: Id, by: &Givers) -> Result<bool, Error> {
         let Some(record) = self.records.record(RecordKind::RawTx, &kept::name(id)).await? else {
             return Ok(true);
         };
-        if kept::read(&record).is_some_and(|stored| !stored.kept.never_sent) {
-            if let Some(kept) = self.all().get_mut(&id) {
-                (kept.never_sent, kept.held_since) = (false, None);
-            }
+        if let Some(stored) = kept::read(&record)
+            && (!stored.kept.never_sent || by.lacks(&stored.kept.givers))
+        {
+            self.learn(id, stored.kept);
             return Ok(false);
         }
         let write = RecordWrite::remove(RecordKind::RawTx, &record);
@@ -158,7 +176,7 @@ impl Keeper {
         self.unsure().remove(&id);
         let forgotten = self.forgotten();
         if !forgotten.contains(&id) {
-            self.all().entry(id).or_insert(stored.kept);
+            self.learn(id, stored.kept);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod node;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy_primitives::{Address, B256, U256};
 use landfall_core::outcome::SendOutcome;
@@ -29,16 +29,31 @@ fn memory() -> Memory {
     Memory::new(Arc::new(Still))
 }
 
-struct Fixed;
+/// Numbers that differ in both halves.
+#[derive(Default)]
+struct Counting(AtomicU64);
 
-impl Random for Fixed {
+impl Random for Counting {
     fn bits(&self) -> u128 {
-        7
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) * ((1 << 64) + 1)
     }
 }
 
 fn keyring(records: Arc<dyn Records>) -> Arc<Keyring> {
-    Arc::new(Keyring::new(records, Arc::new(Still), Arc::new(Fixed), Policy::default()))
+    Arc::new(Keyring::new(records, Arc::new(Still), Arc::new(Counting::default()), Policy::default()))
+}
+
+/// A new API key, by its id.
+async fn made(ring: &Keyring, name: &str) -> &'static str {
+    let new = NewKey {
+        name: name.to_owned(),
+        role: Role::Submitter,
+        signers: None,
+        chains: None,
+        rate_per_s: None,
+        expires_at: None,
+    };
+    ring.make(new, None).await.unwrap().id.leak()
 }
 
 /// One node of an installation.
@@ -374,16 +389,7 @@ async fn bytes_that_were_sent_above_anothers_are_kept_by_every_node_and_after_a_
 async fn what_was_never_sent_is_forgotten_with_its_key_and_what_has_gone_out_is_not() {
     let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
     let ring = keyring(store.clone());
-    let new = |name: &str| NewKey {
-        name: name.to_owned(),
-        role: Role::Submitter,
-        signers: None,
-        chains: None,
-        rate_per_s: None,
-        expires_at: None,
-    };
-    let made = ring.make(new("lost"), None).await.unwrap();
-    let key: &'static str = made.id.leak();
+    let key = made(&ring, "lost").await;
     let (one, other) = (node(store.clone(), &nodes).await, node(store.clone(), &nodes).await);
     seconds(2).await;
     let (out, held, lower) = (tx(1, 0, 1), tx(2, 1, 2), tx(2, 0, 3));
@@ -412,6 +418,90 @@ async fn what_was_never_sent_is_forgotten_with_its_key_and_what_has_gone_out_is_
     let next = node(store.clone(), &nodes).await;
     seconds(5).await;
     assert!(!next.keeps(held.0.hash) && next.keeps(out.0.hash), "nor after the next start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_bytes_by_a_second_key_stay_when_the_first_is_revoked() {
+    let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
+    let ring = keyring(store.clone());
+    let (first, second) = (made(&ring, "first").await, made(&ring, "second").await);
+    let (one, other) = (node(store.clone(), &nodes).await, node(store.clone(), &nodes).await);
+    seconds(2).await;
+    let (here, there, lower) = (tx(1, 1, 1), tx(2, 1, 2), tx(2, 0, 3));
+    for held in [&here, &there] {
+        one.send(first, held.clone()).await.unwrap();
+    }
+    one.send(second, here.clone()).await.unwrap();
+    other.send(second, there.clone()).await.unwrap();
+    ring.revoke(first, None).await.unwrap();
+    seconds(90).await;
+    for held in [&here, &there] {
+        assert!(one.keeps(held.0.hash) && other.keeps(held.0.hash), "the second key was told yes");
+    }
+    let next = node(store.clone(), &nodes).await;
+    seconds(5).await;
+    assert!(next.keeps(here.0.hash), "nor does the next start forget it");
+    one.send(second, lower).await.unwrap();
+    seconds(90).await;
+    assert!(nodes.sent(there.0.hash) > 0, "it goes out when the gap is closed");
+    ring.revoke(second, None).await.unwrap();
+    seconds(90).await;
+    assert!(!one.keeps(here.0.hash) && !other.keeps(here.0.hash), "it goes with the last key that gave it");
+    assert!(one.keeps(there.0.hash), "anybody can land it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_another_keys_verdict_is_not_forgotten_with_that_key() {
+    let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
+    let ring = keyring(store.clone());
+    let (first, second) = (made(&ring, "first").await, made(&ring, "second").await);
+    let here = Arc::new(node(store.clone(), &nodes).await);
+    seconds(2).await;
+    let held = tx(1, 1, 1);
+    let (begun, waits) = (here.begin(first, held.clone()), here.begin(second, held.clone()));
+    begun.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap();
+    ring.revoke(first, None).await.unwrap();
+    seconds(90).await;
+    assert!(here.keeps(held.0.hash));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_forgotten_is_kept_anew_at_a_node_that_has_not_read_the_removal_yet() {
+    let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
+    let ring = keyring(store.clone());
+    let (lost, new) = (made(&ring, "lost").await, made(&ring, "new").await);
+    let one = node(store.clone(), &nodes).await;
+    let other = idle_node(store.clone(), &nodes).await;
+    other.keeper.is_read.send_replace(true);
+    seconds(2).await;
+    let held = tx(1, 1, 1);
+    one.send(lost, held.clone()).await.unwrap();
+    other.keeper.read().await.unwrap();
+    ring.revoke(lost, None).await.unwrap();
+    seconds(10).await;
+    assert!(stored(store.as_ref()).await.is_empty() && other.keeps(held.0.hash), "only one node knows");
+    other.send(new, held.clone()).await.unwrap();
+    assert_eq!(stored(store.as_ref()).await.len(), 1);
+    other.keeper.read().await.unwrap();
+    seconds(90).await;
+    assert!(one.keeps(held.0.hash) && other.keeps(held.0.hash), "the new key was told yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hour_of_what_is_held_back_begins_anew_with_a_second_key_on_every_node() {
+    let (store, nodes) = (Arc::new(memory()), Nodes::new(1));
+    let (one, other) = (node(store.clone(), &nodes).await, node(store.clone(), &nodes).await);
+    seconds(20).await;
+    let held = tx(1, 1, 1);
+    one.send("first", held.clone()).await.unwrap();
+    seconds(3_595).await;
+    other.send("second", held.clone()).await.unwrap();
+    seconds(3_000).await;
+    assert!(one.keeps(held.0.hash) && other.keeps(held.0.hash), "its hour is not over");
+    seconds(1_000).await;
+    assert!(!one.keeps(held.0.hash) && !other.keeps(held.0.hash));
+    assert!(stored(store.as_ref()).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
