@@ -8,6 +8,7 @@ use landfall_core::view::ChainStatus;
 use landfall_core::{ApiKeyId, Price};
 
 use super::*;
+use crate::{AcceptError, Despite};
 
 /// A chain without a `safe` or `finalized` block. It can be down first.
 struct Up {
@@ -342,4 +343,30 @@ async fn a_chain_whose_endpoints_keep_no_old_blocks_is_followed_after_a_long_sto
         assert_eq!(handle.view(LANE.chain).unwrap().status, ChainStatus::Live);
         engine.stop().await;
     }
+}
+
+/// What landed since the newest block would be taken for another program's, and paid again.
+#[tokio::test(start_paused = true)]
+async fn an_older_store_is_accepted_by_a_block_of_the_present_only() {
+    let (store, clock, chain) = (Handled::new(TokioClock::new()), TokioClock::new(), Up::new(true));
+    let backup = store.memory.snapshot();
+    let engine = Engine::start(parts(&store, clock.clone())).await.unwrap();
+    submit(&engine.handle()).await;
+    engine.stop().await;
+    store.memory.restore_marked(&backup);
+    let mut parts = Parts { node: "two".to_owned(), ..parts(&store, clock.clone()) };
+    parts.chains.insert(LANE.chain, ChainParts { chain: chain.clone(), settings: LaneSettings::default() });
+    let engine = Engine::start(parts).await.unwrap();
+    let handle = engine.handle();
+    until("blocks are seen", async || handle.view(LANE.chain).is_some()).await;
+    let despite_pool = Despite { pool: true, old_head: false };
+
+    clock.set(121_000);
+    let refused = handle.accept_store(despite_pool, None).await.unwrap_err();
+    assert!(matches!(refused, AcceptError::OldHead { age: Some(_), .. }), "{refused}");
+    assert!(handle.older().await.unwrap().is_some(), "nothing was accepted");
+    clock.set(-4_000);
+    handle.accept_store(despite_pool, None).await.unwrap();
+    assert!(handle.older().await.unwrap().is_none());
+    engine.stop().await;
 }

@@ -84,6 +84,38 @@ async fn no_submitter_delegates_an_account_past_the_list_at_any_door() {
     assert_eq!(admin.list("").await.len(), 1, "nothing else was taken in");
 }
 
+/// Every pool shows what was signed once: it is as good as a new one to whoever hands it in again.
+#[tokio::test]
+async fn no_authorization_of_a_signer_here_that_was_out_once_is_taken_in_again() {
+    let chain = Chain::without_mining().await;
+    let settings = guarded(Settings { signers: 2, ..Settings::default() });
+    let listed = Settings { signer: "delegate_to = [\"0xa0Ee7A142d267C1f36714E4a8F75612F20a79720\"]", ..settings.clone() };
+    let mut server = Server::start(&chain.url(), listed).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let list = json!([{ "address": RECEIVER }]);
+    let delegating = submission(json!({ "to": RECEIVER, "gas": 100_000, "authorizationList": list }));
+    let id = admin.submit(&delegating).await;
+    let out = admin.until_state(&id, "broadcast").await;
+    let pooled = chain.call("eth_getTransactionByHash", json!([text(&out, "hash")])).await;
+    let mut shown = pooled["authorizationList"][0].clone();
+    for field in ["chainId", "nonce", "yParity"] {
+        let hex = text(&shown, field);
+        shown[field] = json!(u64::from_str_radix(hex.trim_start_matches("0x"), 16).unwrap());
+    }
+
+    // It is not listed any more.
+    server.restart_with(2, &chain.url(), &settings).await;
+    let submitter = key(&admin, json!({ "name": "s", "role": "submitter" })).await;
+    for (sender, code) in [(0, "bad_authorization"), (1, "authority_managed")] {
+        let mut body = submission(json!({ "to": RECEIVER, "gas": 100_000, "authorizationList": [shown] }));
+        body["signer"] = json!(signer(sender));
+        submitter.post("/api/v1/tx", &body).await.expect_problem(422, code);
+        let batch = submitter.post("/api/v1/tx/batch", &json!([body])).await.expect(200);
+        assert_eq!(batch["items"][0]["code"], code, "{batch}");
+    }
+    assert_eq!(admin.list("").await.len(), 1, "nothing was taken in");
+}
+
 #[tokio::test]
 async fn a_retry_cannot_follow_what_its_key_does_not_see() {
     let chain = Chain::without_mining().await;

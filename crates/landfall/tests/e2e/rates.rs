@@ -71,3 +71,17 @@ async fn calls_that_are_handed_over_together_count_one_by_one() {
     let stored = server.api.with_key(ADMIN_KEY).list("").await;
     assert_eq!(stored.len(), 15, "of the second nothing is stored: {stored:?}");
 }
+
+#[tokio::test]
+async fn a_key_without_a_rate_of_its_own_has_the_servers() {
+    let chain = Chain::without_mining().await;
+    let mut settings = guarded("");
+    settings.env.push(("LANDFALL_ACCESS__RATE_PER_S", "10".to_owned()));
+    let server = Server::start(&chain.url(), settings).await;
+    let admin = server.api.with_key(ADMIN_KEY);
+    let made = admin.post("/api/v1/api-keys", &json!({ "name": "any", "role": "viewer" })).await.expect(201);
+    let any = admin.with_key(&text(&made, "key"));
+    let looks = fifteen("eth_chainId", &json!([]));
+    was_done(&any.post(&path(), &looks).await.expect(200));
+    was_refused(&any.post(&path(), &looks).await.expect(200));
+}
