@@ -89,7 +89,10 @@ async fn no_submitter_delegates_an_account_past_the_list_at_any_door() {
 async fn no_authorization_of_a_signer_here_that_was_out_once_is_taken_in_again() {
     let chain = Chain::without_mining().await;
     let settings = guarded(Settings { signers: 2, ..Settings::default() });
-    let listed = Settings { signer: "delegate_to = [\"0xa0Ee7A142d267C1f36714E4a8F75612F20a79720\"]", ..settings.clone() };
+    let listed = Settings {
+        signer: "delegate_to = [\"0xa0Ee7A142d267C1f36714E4a8F75612F20a79720\"]",
+        ..settings.clone()
+    };
     let mut server = Server::start(&chain.url(), listed).await;
     let admin = server.api.with_key(ADMIN_KEY);
     let list = json!([{ "address": RECEIVER }]);
