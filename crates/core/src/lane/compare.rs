@@ -360,13 +360,23 @@ impl Lane {
     /// The end of the slots for which bytes may be out that an accepted store has forgotten: as far above its cursor as it may have sent.
     /// Bytes that were signed further ahead were shown to nobody. A window that became wider since then concerns what is known.
     fn late_end(&self) -> Option<Slot> {
-        let ahead = match self.row.accepted_ahead {
+        let below = self.row.accepted_below?;
+        Some(Slot(below.0.saturating_add(self.accepted_ahead())))
+    }
+
+    fn accepted_ahead(&self) -> u64 {
+        match self.row.accepted_ahead {
             // Accepted before this was stored.
             0 => self.settings.max_in_flight.max(self.row.widest),
             ahead => ahead,
-        };
-        let below = self.row.accepted_below?;
-        Some(Slot(below.0.saturating_add(ahead)))
+        }
+    }
+
+    /// The end of the slots whose use is remembered if it is not known here. A reorganisation from before the first look at the chain may have
+    /// lowered the count by which the acceptance went, and nobody knows by how much: as far as another window, a stranger may be we.
+    fn late_use_end(&self) -> Option<Slot> {
+        let end = self.late_end()?;
+        Some(Slot(end.0.saturating_add(self.accepted_ahead())))
     }
 
     /// The end of the slots in which bytes that this store has forgotten may still land: whoever has them can send them until their nonce
@@ -402,7 +412,7 @@ impl Lane {
     /// A slot went to something that is not known here, after the store was accepted. It may be what the store had forgotten and what
     /// landed late: whatever waits and does the same waits for a person.
     pub(super) fn remember_late(&mut self, slot: Slot, taker: Option<&Taker>, now: Millis) {
-        let end = self.late_end().filter(|_| !self.planted_late_forgotten());
+        let end = self.late_use_end().filter(|_| !self.planted_late_forgotten());
         let Some(taker) = taker.filter(|_| end.is_some_and(|end| slot < end)) else { return };
         self.hold_what_does_the_same(slot, taker, now);
     }

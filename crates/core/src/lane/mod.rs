@@ -584,7 +584,8 @@ impl Lane {
         std::mem::take(&mut self.closed_hashes)
     }
 
-    /// Nothing to do and nothing under way: the lease may be given back.
+    /// Nothing to do and nothing under way: the lease may be given back. One that gives out no slots yet, since the chain may show more of what
+    /// was forgotten, keeps watching: to begin again with every request would never come to an end.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.slots.is_empty()
@@ -597,6 +598,7 @@ impl Lane {
             && self.settles.is_empty()
             && self.accepted.is_empty()
             && !self.strangers.is_resuming()
+            && !self.may_show_more()
             && !self.load.running
             && !self.load.news
             && !self.load.more

@@ -152,6 +152,29 @@ fn a_lane_goes_on_by_itself_once_the_chain_has_kept_up_with_a_clock_that_is_wron
     assert_eq!((world.desk.lane.hold(), world.slot_of(tx)), (None, Some(6)));
 }
 
+/// A request for a hash leaves nothing behind in a lane that gives none: between two of them it has nothing to do.
+#[test]
+fn a_lane_that_gives_out_nothing_yet_goes_on_watching_though_nothing_waits() {
+    let mut world = world(settings());
+    put_back(&mut world, &payment(7));
+    accept(&mut world);
+    world.finalise();
+    assert_eq!(world.desk.lane.hold(), None);
+    world.desk.pass(HOUR);
+    world.play(Step::Crash);
+    world.show(0, true);
+    world.rest();
+    assert_eq!((world.desk.lane.hold(), world.desk.lane.is_idle()), (Some(Hold::Behind), false));
+    for _ in 0..12 {
+        world.wait(30_000);
+        let behind = crate::Millis(world.desk.now.0 - HOUR);
+        world.chain.mine(0, true, behind);
+        world.show(0, true);
+        world.rest();
+    }
+    assert_eq!((world.desk.lane.hold(), world.desk.lane.is_idle()), (None, true));
+}
+
 /// A node that has far to go shows an hour in a minute: it may have more to show, however long it takes.
 #[test]
 fn a_lane_whose_node_catches_up_waits_until_it_has() {

@@ -422,6 +422,26 @@ fn a_window_that_is_made_wider_long_after_an_acceptance_uses_up_nothing() {
     assert_eq!(world.slot_of(next), Some(count.0), "{:?}", world.desk.lane.hold());
 }
 
+/// Before anybody looked, a reorganisation took back some of what the store has forgotten: the count by which it was accepted was lower than
+/// the one by which bytes were sent.
+#[test]
+fn bytes_that_were_sent_by_a_higher_count_are_not_paid_again() {
+    let mut world = accepted(settings());
+    let first = world.submit_as(payment(8), Options::default());
+    world.use_up_forgotten();
+    assert_eq!(world.desk.store.state(first), TxState::Confirmed);
+    assert_eq!(world.chain.count(), Slot(5 + settings().max_in_flight + 1), "nothing else is out");
+    used(&mut world, &payment(7));
+    for _ in 0..3 {
+        world.finalise();
+    }
+    assert_eq!(world.desk.lane.hold(), None);
+    let again = world.submit_as(payment(7), Options::default());
+    world.use_up_forgotten();
+    let status = world.desk.store.tx(again).status.clone();
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
 /// Far above what can have been out when the store was accepted, a stranger is a stranger.
 #[test]
 fn strangers_are_not_remembered_for_ever() {
