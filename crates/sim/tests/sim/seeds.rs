@@ -120,21 +120,23 @@ fn different_seeds_give_different_traces() {
 #[test]
 fn a_broken_rule_comes_with_the_journal_of_its_lane_and_a_smaller_scenario() {
     let options = Options { planted: Some(landfall_sim::Planted::RequeueOnNullReceipt), readable: false };
-    let (seed, (smaller, report)) = (1..=100)
+    let asked = |scenario: &Scenario| scenario.callers * scenario.requests_per_caller;
+    let report = (1..=100)
         // Where history is removed, there may be no journal left to show.
         .filter(|seed| Scenario::from_seed(*seed).keep.is_none())
         .filter(|seed| {
             let report = run(Scenario::from_seed(*seed), options).expect("a runtime");
             report.violations.first().is_some_and(|violation| violation.rule == landfall_sim::Rule::LandsOnce)
         })
+        // What takes everything that one seed has to happen at all gets no smaller.
+        .take(5)
         .find_map(|seed| {
-            let found = landfall_sim::shorten(Scenario::from_seed(seed), options).expect("a runtime");
-            found.map(|found| (seed, found))
+            let first = Scenario::from_seed(seed);
+            let (smaller, report) = landfall_sim::shorten(first.clone(), options).expect("a runtime")?;
+            let is_smaller = asked(&smaller) < asked(&first) || smaller.rates.len() < first.rates.len();
+            is_smaller.then_some(report)
         })
-        .expect("the planted bug breaks a rule");
+        .expect("a world that breaks a rule gets smaller");
     assert!(!report.violations.is_empty());
     assert!(report.journal.iter().any(|line| line.contains("Requeued")), "{:#?}", report.journal);
-    let asked = |scenario: &Scenario| scenario.callers * scenario.requests_per_caller;
-    let first = Scenario::from_seed(seed);
-    assert!(asked(&smaller) < asked(&first) || smaller.rates.len() < first.rates.len());
 }
