@@ -17,7 +17,7 @@ use landfall_store::Memory;
 use landfall_store::memory::Snapshot;
 
 use crate::callers;
-use crate::chain::model::Fate;
+use crate::chain::model::{ChainModel, Fate};
 use crate::chain::wire::{Content, Wire};
 use crate::checkers::Checkers;
 use crate::node::{Nodes, accounts, chain_ids};
@@ -343,9 +343,14 @@ async fn take_back(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth) {
             truth.shown.insert(summary.lane, count.0);
         }
     }
-    let depth = world.range(1, world.scenario.finality + 1);
+    let mut depth = world.range(1, world.scenario.finality + 1);
     let (now, at) = (world.now(), world.block_time());
     let mut inner = world.lock();
+    while depth > 1
+        && inner.chains.values().any(|chain| most_taken(chain, depth) > world.scenario.max_in_flight)
+    {
+        depth -= 1;
+    }
     let fate = if inner.rng.chance(300) { Fate::Pooled } else { Fate::Lost };
     let salt = inner.rng.next();
     let mut taken = Vec::new();
@@ -363,6 +368,16 @@ async fn take_back(world: &Arc<World>, nodes: &Arc<Nodes>, truth: &mut Truth) {
         .struck(Fault::TakenBack, format_args!("{depth} blocks with {} transactions: {fate:?}", taken.len()));
     truth.kept.extend(taken);
     go_on(world);
+}
+
+/// So much of one account is in the newest blocks. Of more than a window nobody could know, if no node has looked.
+fn most_taken(chain: &ChainModel, depth: u64) -> u64 {
+    let mut taken: BTreeMap<_, u64> = BTreeMap::new();
+    let blocks = chain.fork.iter().rev().take(usize::try_from(depth).unwrap_or(usize::MAX));
+    for (_, wire) in blocks.flat_map(|block| &block.txs) {
+        *taken.entry(wire.from).or_default() += 1;
+    }
+    taken.into_values().max().unwrap_or(0)
 }
 
 fn counts_of(world: &World, truth: &Truth) -> BTreeMap<LaneId, u64> {

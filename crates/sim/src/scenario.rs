@@ -331,7 +331,7 @@ impl Scenario {
         // Longer than pools forget for, so that only looks at them find it out; or often while an account is dry.
         let resubmit = Duration::from_secs(if self.seed.is_multiple_of(2) { 90 } else { 3 });
         let trouble = self.trouble.max(Duration::from_secs(120));
-        Self { rates, resubmit, trouble, quiet: true, budget: None, ..self }
+        Self { rates, resubmit, trouble, quiet: true, budget: None, ..self.without_specials() }
     }
 
     /// A world in which strangers use the keys and forks lose, again and again, and nothing else goes wrong.
@@ -351,8 +351,13 @@ impl Scenario {
             block_ms: self.block_ms.max(1_000),
             quiet: false,
             budget: None,
-            ..self
+            ..self.without_specials()
         }
+    }
+
+    /// What a seed may have chosen that goes with faults of its own.
+    fn without_specials(self) -> Self {
+        Self { unnoticed: false, forked: false, replaced: false, ..self }
     }
 
     /// The same world, with these faults in it whatever the seed chose.
@@ -410,7 +415,7 @@ impl Scenario {
             some_fail_dry: true,
             quiet: false,
             budget: None,
-            ..self
+            ..self.without_specials()
         }
     }
 

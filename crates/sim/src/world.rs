@@ -204,6 +204,8 @@ pub(crate) struct Inner {
     pub(crate) flooded_lanes: BTreeSet<LaneId>,
     /// Contents to which a person said yes.
     pub(crate) approved: BTreeSet<Content>,
+    /// What somebody let go on that was held.
+    pub(crate) let_go: BTreeSet<Content>,
     /// Contents that were refused for good, by all who were asked.
     pub(crate) refused: BTreeSet<Content>,
     /// When accounts were empty, by the true clock.
@@ -249,6 +251,7 @@ impl World {
             cancelled_lanes: BTreeSet::new(),
             flooded_lanes: BTreeSet::new(),
             approved: BTreeSet::new(),
+            let_go: BTreeSet::new(),
             refused: BTreeSet::new(),
             empties: Vec::new(),
             started_over_at: None,
@@ -385,7 +388,18 @@ impl Clock for DatabaseClock {
     }
 }
 
-/// A node's clock, which may be off.
+impl Inner {
+    /// A person says yes, to what `asks` for it or to what is only held. Whoever lets the same go on twice may find that the second word is read
+    /// after it has asked.
+    pub(crate) fn says_yes(&mut self, content: Content, asks: bool) {
+        if !self.let_go.insert(content) || asks {
+            self.approved.insert(content);
+        }
+    }
+}
+
+/// A node's clock, which may be off. Where days pass quickly they pass on it as well: a chain that is far ahead of it, and ever further, shows
+/// no present.
 pub(crate) struct NodeClock {
     pub(crate) world: Arc<World>,
     pub(crate) node: usize,
@@ -394,7 +408,7 @@ pub(crate) struct NodeClock {
 impl Clock for NodeClock {
     fn now(&self) -> Millis {
         let skew = self.world.gate(self.node).skew_ms;
-        Millis(self.world.true_time().0.saturating_add_signed(skew))
+        Millis(self.world.block_time().saturating_add_signed(skew))
     }
 }
 
