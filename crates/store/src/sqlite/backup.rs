@@ -80,7 +80,7 @@ const ENDINGS: [&str; 6] = ["-wal", "-shm", "-journal", ".lock", ".mark", ".mark
 fn beside(store: &Path, to: &Path) -> Option<PathBuf> {
     let beside = ENDINGS.iter().map(|ending| mark::named(store, ending));
     let meets = |file: &PathBuf| {
-        let real = open::resolve(file).ok();
+        let real = file.canonicalize().ok();
         [to.to_owned(), part_of(to)].iter().any(|name| name == file || Some(name) == real.as_ref())
     };
     beside.chain([store.to_owned()]).find(meets)

@@ -80,6 +80,7 @@ async fn callers_nonces_of_an_earlier_version_are_known_after_the_upgrade() {
     let before = "ALTER TABLE tx DROP COLUMN api_key, DROP COLUMN caller_nonce;
          ALTER TABLE kept DROP COLUMN lane, DROP COLUMN api_key, DROP COLUMN caller_nonce, DROP COLUMN first_hash;
          UPDATE tx SET request = replace(request, '\"nonce\":6', '\"nonce\":5');
+         ALTER TABLE command DROP COLUMN tx;
          DROP TABLE audit, audit_ends, place, older;
          DROP SEQUENCE session_pulse; ALTER TABLE session DROP COLUMN pulse, DROP COLUMN lasts_ms;
          UPDATE landfall_schema SET version = 6, runs_with = 6";
