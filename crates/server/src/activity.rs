@@ -59,7 +59,7 @@ pub(crate) struct Receiver {
 
 impl<B> Service<axum::http::Request<B>> for Watched
 where
-    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<axum::BoxError>,
 {
     type Response = Response;
@@ -75,8 +75,7 @@ where
         let (line, small, version) = (self.line.clone(), self.small.clone(), request.version());
         request.extensions_mut().insert(Peer(self.line.peer()));
         request.extensions_mut().insert(self.line.clone());
-        let answered =
-            self.router.call(request.map(|body| Body::new(Asked { body, line: self.line.clone() })));
+        let answered = self.router.call(request.map(Body::new));
         Box::pin(async move {
             let mut answer = answered.await?;
             running.is_answered();
@@ -99,42 +98,6 @@ where
                 Body::new(InPieces(flow))
             }))
         })
-    }
-}
-
-/// The body of a request: its bytes are asked for.
-struct Asked<B> {
-    body: B,
-    line: Arc<Line>,
-}
-
-impl<B> http_body::Body for Asked<B>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            this.line.is_asked(data.len());
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -171,7 +171,7 @@ enum Bytes {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// The same, counted.
+/// The same, counted as long as nobody has shown a key.
 struct Stream {
     bytes: Bytes,
     line: Arc<Line>,
@@ -218,9 +218,7 @@ impl AsyncRead for Stream {
         let came = buf.filled().len() - before;
         this.turn = if read.is_ready() { this.turn + came } else { 0 };
         if matches!(read, Poll::Ready(Ok(()))) && !this.line.reads(came) {
-            return Poll::Ready(Err(io::Error::other(
-                "a caller sent too much without a key, or that asks for nothing",
-            )));
+            return Poll::Ready(Err(io::Error::other("a caller without a key sent too much")));
         }
         read
     }
@@ -228,15 +226,10 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = match &mut this.bytes {
+        match &mut self.get_mut().bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Bytes::Secure(stream) => Pin::new(stream).poll_write(cx, buf),
-        };
-        if let Poll::Ready(Ok(bytes)) = written {
-            this.line.sends(bytes);
         }
-        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -34,7 +34,7 @@ pub(crate) fn guarded(server: &'static str) -> Settings {
     settings
 }
 
-pub(crate) fn attack_time() -> Duration {
+fn attack_time() -> Duration {
     let thorough = std::env::var_os("LANDFALL_THOROUGH").is_some();
     Duration::from_secs(if thorough { 60 } else { 5 })
 }
@@ -67,11 +67,7 @@ async fn cost(server: &Server, for_so_long: Duration) -> (Duration, u64) {
 }
 
 /// Holds an attack to what strangers may cost.
-pub(crate) async fn harmless(
-    server: &Server,
-    time: Duration,
-    attack: impl Future<Output = ()> + Send + 'static,
-) {
+async fn harmless(server: &Server, time: Duration, attack: impl Future<Output = ()> + Send + 'static) {
     cost(server, Duration::from_millis(500)).await;
     let (quiet, before) = cost(server, Duration::from_secs(2)).await;
     // The attackers have threads of their own, so that they do not slow those who measure.
@@ -265,11 +261,8 @@ async fn flood(kind: Flood, address: String, sent: Arc<AtomicU64>) {
                 });
                 let mut numbers = 0..;
                 loop {
-                    let some: Vec<u8> = numbers
-                        .by_ref()
-                        .take(50)
-                        .flat_map(|number| kind.frames(number, 0, &address, None))
-                        .collect();
+                    let some: Vec<u8> =
+                        numbers.by_ref().take(50).flat_map(|number| kind.frames(number, &address)).collect();
                     if writes.write_all(&some).await.is_err() {
                         break;
                     }

@@ -31,7 +31,6 @@ mod doors;
 mod elsewhere;
 mod endpoints;
 mod events;
-mod floods;
 mod funds;
 mod grpc;
 mod help;

@@ -18,7 +18,7 @@ use super::older;
 use super::role::{Need, Role};
 use super::unread::{self, Asked};
 use crate::activity::Receiver;
-use crate::doors::{Charge, Line, NoPlace, intake};
+use crate::doors::{Charge, Line, intake};
 use crate::grpc;
 use crate::guard;
 use crate::metrics::NoRoom;
@@ -66,7 +66,6 @@ async fn admitted(
             caller.address = peer;
             match line.as_ref().map_or(Ok(()), |line| enters(line, &caller, need)) {
                 Ok(()) => {
-                    line.iter().for_each(|line| line.lets_in(request.headers()));
                     let (key, version) = (caller.key.clone(), request.version());
                     forget_revoked(app, line.as_ref(), &caller).await;
                     let response = match taken(app, (&caller, need), request).await {
@@ -157,17 +156,12 @@ fn enters(line: &Arc<Line>, caller: &Caller, need: Need) -> Result<(), Problem> 
     if !caller.is_known() {
         return Ok(());
     }
-    line.shows_key(caller).map_err(|no_place| {
-        let why = match no_place {
-            NoPlace::Connections(most) => format!(
-                "this API key has {most} connections, as many as it may (access.max_connections_per_key), and none of them is idle. \
-                 Use one of those, or try again in a moment"
-            ),
-            NoPlace::Frames => "connections of this API key have sent very much that asks for nothing (pings, settings, requests that \
-                                were refused). Use one that is open, or try again in a moment"
-                .to_owned(),
-        };
-        again(Code::QuotaReached, format!("{why}. Nothing of this request was done"))
+    line.shows_key(caller).map_err(|most| {
+        let detail = format!(
+            "this API key has {most} connections, as many as it may (access.max_connections_per_key), and none of them is idle. \
+             Nothing of this request was done: use one of those, or try again in a moment"
+        );
+        again(Code::QuotaReached, detail)
     })
 }
 

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::frames::Frames;
 use super::here::{Here, Owner};
-use super::line::{Line, NoPlace};
+use super::line::Line;
 use super::neighbour::{Neighbour, Net};
 use crate::limits::Limits;
 use crate::metrics::{Metrics, NoRoom};
@@ -221,25 +220,20 @@ impl Crowd {
         self.made(here.end_kept(self.room.patience)).err().unwrap_or(Yielded::Now)
     }
 
-    /// A connection counts for this key from now on, and so do its frames.
-    pub(super) fn knows(&self, line: &Arc<Line>, owner: Owner) -> Result<Option<Arc<Frames>>, NoPlace> {
+    /// A connection counts for this key from now on. An error is how many the key may have: it has them, and none is idle.
+    pub(super) fn knows(&self, line: &Arc<Line>, owner: Owner) -> Result<(), usize> {
         let mut here = self.here();
-        let frames = owner.as_ref().map(|owner| here.frames_of(owner));
         if line.yielded.load(Ordering::Relaxed) {
-            return Ok(frames);
-        }
-        if frames.as_ref().is_some_and(|frames| !frames.are_left(Instant::now())) {
-            self.metrics.turned_away(NoRoom::Connection);
-            return Err(NoPlace::Frames);
+            return Ok(());
         }
         let (most, has) = (self.room.per_key, here.of_key.get(&owner).copied().unwrap_or(0));
         if owner.is_some() && has >= most && self.made(here.end_own(&owner, line, MOMENT)).is_err() {
             self.metrics.turned_away(NoRoom::Connection);
-            return Err(NoPlace::Connections(most));
+            return Err(most);
         }
         here.remove(line);
         here.insert_known(owner, line.clone());
-        Ok(frames)
+        Ok(())
     }
 
     /// The key of a connection is no longer good: it is one without.
@@ -378,11 +372,7 @@ mod tests {
         assert!(own.iter().map(ended).eq([false, true, false]) && !ended(&other) && !ended(&next));
         let _asks_too = next.0.begins();
         let one_more = enter(&crowd, "192.0.2.9");
-        assert_eq!(
-            one_more.0.shows_key(&caller("one")),
-            Err(NoPlace::Connections(ROOM.per_key)),
-            "all of its own are busy"
-        );
+        assert_eq!(one_more.0.shows_key(&caller("one")), Err(ROOM.per_key), "all of its own are busy");
         assert!(!one_more.0.is_known() && one_more.0.shows_key(&caller("other")).is_ok());
         drop(asking);
     }
@@ -504,13 +494,6 @@ mod tests {
         let over = line.is_over(Duration::from_secs(30)).await;
         assert!(over.contains("too much"), "{over}");
         line.shows_key(&caller("one")).unwrap();
-        for _ in 0..1_000 {
-            assert!(line.reads(256 << 10), "the bytes of bodies are not");
-            line.is_asked(256 << 10);
-        }
-        assert!(!line.reads(1 << 30), "what belongs to nothing is bounded with a key, too");
-        let again = enter(&crowd, "::1");
-        assert_eq!(again.0.shows_key(&caller("one")), Err(NoPlace::Frames));
-        assert_eq!(again.0.shows_key(&caller("other")), Ok(()));
+        assert!(line.reads(1 << 30));
     }
 }

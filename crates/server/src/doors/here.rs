@@ -9,12 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::crowd::{GRACE, Yielded};
-use super::frames::Frames;
 use super::line::Line;
 use super::neighbour::{Neighbour, Net};
-
-/// Keys whose frames are remembered before it is looked which may be forgotten.
-const MANY_KEYS: usize = 2_048;
 
 /// Key that a connection counts for; none where nobody needs one.
 pub(super) type Owner = Option<Arc<str>>;
@@ -30,8 +26,6 @@ pub(super) struct Here {
     pub(super) of_key: HashMap<Owner, usize>,
     /// Connections in the places that are kept, on which no administrator has shown a key yet.
     pub(super) kept: BTreeMap<u64, Arc<Line>>,
-    /// Frames of each key that was shown lately.
-    pub(super) frames: HashMap<Arc<str>, Arc<Frames>>,
     pub(super) neighbours: BTreeMap<Net, Arc<Neighbour>>,
     pub(super) told: Option<Instant>,
 }
@@ -51,15 +45,6 @@ impl Here {
                 self.of_key.remove(&owner);
             }
         }
-    }
-
-    /// Frames of this key.
-    pub(super) fn frames_of(&mut self, key: &Arc<str>) -> Arc<Frames> {
-        if self.frames.len() >= MANY_KEYS {
-            let now = Instant::now();
-            self.frames.retain(|_, frames| Arc::strong_count(frames) > 1 || !frames.are_all_left(now));
-        }
-        self.frames.entry(key.clone()).or_insert_with(|| Arc::new(Frames::new())).clone()
     }
 
     pub(super) fn insert_keyless(&mut self, net: Net, line: Arc<Line>) {

@@ -3,15 +3,13 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::crowd::Crowd;
-use super::frames::{Beside, REQUEST};
 use super::neighbour::Neighbour;
 use super::partial::{More, Partial};
 use crate::access::Caller;
@@ -36,15 +34,6 @@ const KEPT_ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Answers over HTTP/2 that were given up because nobody read them, until their connection is given up too.
 const UNREAD: usize = 8;
 
-/// Reason why a key is not taken on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoPlace {
-    /// The key has as many as it may, and none of them is idle.
-    Connections(usize),
-    /// It has sent too many frames that ask for nothing.
-    Frames,
-}
-
 pub(crate) struct Line {
     pub(super) number: u64,
     peer: SocketAddr,
@@ -57,7 +46,6 @@ pub(crate) struct Line {
     known: AtomicBool,
     /// Who showed a key last.
     owner: Mutex<Option<Caller>>,
-    beside: Mutex<Beside>,
     /// Since when it is without a key, in milliseconds since it began.
     keyless_since: AtomicU64,
     /// Answers that were given up because nobody read them.
@@ -92,7 +80,6 @@ impl Line {
             kept,
             known: AtomicBool::new(false),
             owner: Mutex::new(None),
-            beside: Mutex::new(Beside::of(None)),
             keyless_since: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
             partial: Mutex::new(None),
@@ -138,14 +125,13 @@ impl Line {
         self.kept
     }
 
-    /// Its caller has shown a key: it counts for that one.
-    pub(crate) fn shows_key(self: &Arc<Self>, caller: &Caller) -> Result<(), NoPlace> {
+    /// Its caller has shown a key: it counts for that one. An error is how many connections the key may have.
+    pub(crate) fn shows_key(self: &Arc<Self>, caller: &Caller) -> Result<(), usize> {
         let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         if owner.as_ref().is_some_and(|owner| owner.is_same(caller)) {
             return Ok(());
         }
-        let frames = self.crowd.knows(self, caller.key.clone())?;
-        *self.beside() = Beside::of(frames);
+        self.crowd.knows(self, caller.key.clone())?;
         *owner = Some(caller.clone());
         self.known.store(true, Ordering::Relaxed);
         if self.agreed.swap(false, Ordering::Relaxed) {
@@ -165,7 +151,6 @@ impl Line {
         if owner.take().is_some() {
             self.keyless_since.store(self.since_it_began(), Ordering::Relaxed);
             self.known.store(false, Ordering::Relaxed);
-            *self.beside() = Beside::of(None);
             self.crowd.forgets(self);
         }
     }
@@ -234,47 +219,13 @@ impl Line {
         self.end.notify_one();
     }
 
-    fn beside(&self) -> MutexGuard<'_, Beside> {
-        self.beside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// So many of the bytes that came were those of a body or a message.
-    pub(crate) fn is_asked(&self, bytes: usize) {
-        if self.is_known() {
-            // What they are wrapped in is a part of them.
-            let bytes = bytes + bytes / 8 + 16;
-            self.beside().is_asked(bytes as u64, Instant::now);
-        }
-    }
-
-    /// A request with these headers was let in.
-    pub(crate) fn lets_in(&self, headers: &HeaderMap) {
-        let long = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 8).sum::<usize>();
-        self.beside().is_let_in((long + 256) as u64, Instant::now);
-    }
-
-    /// Bytes were sent: that they can be is told by a few.
-    pub(crate) fn sends(&self, bytes: usize) {
-        if self.is_known() {
-            self.beside().is_asked(bytes as u64 / 64, Instant::now);
-        }
-    }
-
-    pub(crate) fn becomes_a_socket(&self) {
-        self.beside().becomes_a_socket();
-    }
-
-    /// Counts bytes that came; false if that were too many from somebody unknown, or for nothing.
+    /// Counts bytes that came; false if that were too many from somebody unknown.
     pub(crate) fn reads(&self, bytes: usize) -> bool {
         self.partial(|partial| partial.comes(bytes, Instant::now()));
-        let bytes = bytes as u64;
         if self.is_known() {
-            let may = self.beside().comes(bytes, Instant::now);
-            if !may {
-                self.crowd.turned_away(NoRoom::Connection);
-            }
-            return may;
+            return true;
         }
+        let bytes = bytes as u64;
         let before = self.read.fetch_add(bytes, Ordering::Relaxed);
         let charged = (before + bytes).saturating_sub(before.max(BYTES_FREE));
         before < BYTES_WITHOUT_KEY && self.neighbour.reads_without_key(charged, Instant::now())
@@ -292,9 +243,6 @@ impl Line {
     pub(crate) fn begins(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.touch();
-        if self.is_known() && !self.beside().comes(REQUEST, Instant::now) {
-            self.end();
-        }
         Running { line: self.clone(), answered: false }
     }
 
@@ -313,7 +261,7 @@ impl Line {
     pub(crate) async fn is_over(&self, silence: Duration) -> &'static str {
         loop {
             tokio::select! {
-                () = self.end.notified() => return "it asked for too much without a key, sent too many frames, did not read its answers, or made room for another",
+                () = self.end.notified() => return "it asked for too much without a key, did not read its answers, or made room for another",
                 () = tokio::time::sleep(LOOK_EVERY.min(silence)) => {}
             }
             if self.is_idle() && self.silence() >= silence {

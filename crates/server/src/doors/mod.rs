@@ -13,7 +13,6 @@
 //! | `crowd`, `here` | who is connected, and who yields |
 //! | `line` | one connection |
 //! | `neighbour` | all connections of one address |
-//! | `frames` | what a key sends beside what it asks for |
 //! | `bytes` | bytes of bodies that are being read or worked on |
 //! | `partial` | a WebSocket's message that is not whole |
 //! | `intake` | a request's body, once its caller may come in |
@@ -21,7 +20,6 @@
 
 mod bytes;
 mod crowd;
-mod frames;
 mod here;
 pub(crate) mod intake;
 mod line;
@@ -37,7 +35,7 @@ use tokio::sync::Semaphore;
 
 pub(crate) use bytes::{Budget, Charge};
 pub(crate) use crowd::{Crowd, MOMENT, Room, Yielded};
-pub(crate) use line::{Line, NoPlace, Running};
+pub(crate) use line::{Line, Running};
 pub(crate) use partial::{More, Partial};
 
 use bytes::OfKeys;

@@ -105,7 +105,6 @@ pub(crate) async fn upgrade(
     let upgrade = upgrade.max_message_size(largest).max_frame_size(largest).read_buffer_size(READ_BUFFER);
     let line = line.map(|Extension(line)| line);
     if let Some(line) = &line {
-        line.becomes_a_socket();
         let charge = asker.app.doors.charge(Some(line), &asker.caller);
         line.carries(Partial::new(charge, largest, asker.app.limits.body_time));
     }
@@ -284,7 +283,6 @@ impl Open {
             Message::Ping(_) | Message::Pong(_) => return self.leave(Some(too_many_controls())),
             Message::Close(_) => return self.leave(None),
         };
-        self.held.line.iter().for_each(|line| line.is_asked(bytes.len()));
         if let Err(problem) = self.known().await {
             self.leave(Some(ending(&problem)));
             return self.refuse(&self.decode(&bytes), problem);

@@ -17,7 +17,6 @@ const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// Bytes that a stream and a connection may carry before anybody says otherwise.
 const WINDOW: i64 = 65_535;
@@ -33,18 +32,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// A `POST` of JSON to a path, its headers spelled out.
 pub(crate) fn post(stream: u32, authority: &str, path: &str) -> Vec<u8> {
-    frame(HEADERS, END_HEADERS, stream, &fields(POST, authority, path, None))
+    frame(HEADERS, END_HEADERS, stream, &fields(authority, path))
 }
 
-/// `:method` as every caller has it in its table.
-const GET: u8 = 0x82;
-const POST: u8 = 0x83;
-
-fn fields(method: u8, authority: &str, path: &str, key: Option<&str>) -> Vec<u8> {
-    let mut block = vec![method, 0x86]; // :scheme http
-    let mut fields = vec![(":path", path), (":authority", authority), ("content-type", "application/json")];
-    fields.extend(key.map(|key| ("x-api-key", key)));
-    for (name, value) in fields {
+fn fields(authority: &str, path: &str) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
+    for (name, value) in [(":path", path), (":authority", authority), ("content-type", "application/json")] {
         block.push(0);
         for text in [name, value] {
             block.push(u8::try_from(text.len()).unwrap());
@@ -71,26 +64,24 @@ impl Flood {
     pub(crate) const ALL: [Self; 5] =
         [Self::Resets, Self::Settings, Self::Pings, Self::Headers, Self::Windows];
 
-    /// Frames of this kind, the so-many-th of a connection on which so many requests were answered before, with or without a key.
-    pub(crate) fn frames(self, number: u32, before: u32, authority: &str, key: Option<&str>) -> Vec<u8> {
-        let fields = || fields(POST, authority, "/api/v1/tx", key);
-        let first = 2 * before + 1;
+    /// Frames of this kind, the so-many-th of a connection.
+    pub(crate) fn frames(self, number: u32, authority: &str) -> Vec<u8> {
         match self {
             Self::Resets => {
-                let stream = 2 * number + first;
-                let mut frames = frame(HEADERS, END_HEADERS, stream, &fields());
+                let stream = 2 * number + 1;
+                let mut frames = post(stream, authority, "/api/v1/tx");
                 frames.extend(frame(RESET, 0, stream, &8_u32.to_be_bytes()));
                 frames
             }
             // SETTINGS_HEADER_TABLE_SIZE, now this and now that.
             Self::Settings => frame(SETTINGS, 0, 0, &[0, 1, 0, 0, number.to_be_bytes()[3], 0]),
             Self::Pings => frame(PING, 0, 0, &[7; 8]),
-            Self::Headers if number == 0 => frame(HEADERS, 0, first, &fields()),
+            Self::Headers if number == 0 => frame(HEADERS, 0, 1, &fields(authority, "/api/v1/tx")),
             Self::Headers => {
                 // A field of its own in each: a literal that is not indexed.
                 let mut block = vec![0, 1, b'x', 127, 0x81, 0x7e];
                 block.extend(vec![b'y'; 16_256]);
-                frame(CONTINUATION, 0, first, &block)
+                frame(CONTINUATION, 0, 1, &block)
             }
             Self::Windows => frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()),
         }
@@ -104,23 +95,6 @@ pub(crate) async fn greet(address: &str) -> Option<TcpStream> {
     hello.extend(frame(SETTINGS, 0, 0, &[]));
     stream.write_all(&hello).await.ok()?;
     Some(stream)
-}
-
-/// A connection that has greeted, and on which a request with this key was answered.
-pub(crate) async fn greet_with(address: &str, key: &str) -> Option<TcpStream> {
-    let mut stream = greet(address).await?;
-    let ask = fields(GET, address, "/api/v1/lanes", Some(key));
-    stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &ask)).await.ok()?;
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await.ok()?;
-        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-        stream.read_exact(&mut payload).await.ok()?;
-        if head[3] == HEADERS {
-            // :status 200, as every caller has it in its table.
-            return (payload.first() == Some(&0x88)).then_some(stream);
-        }
-    }
 }
 
 /// Opens so many streams at once and sends so many bytes on each, as fast as the server lets it, until that is done or the

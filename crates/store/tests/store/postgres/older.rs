@@ -104,8 +104,7 @@ async fn a_database_that_stays_where_it_is_is_never_older() {
     }
     assert_eq!(own.open_in("another").await.older().await.unwrap(), None);
     // Nor is one of a version that did not store its place.
-    let before =
-        "ALTER TABLE command DROP COLUMN tx; DROP TABLE audit, audit_ends, place, older;
+    let before = "ALTER TABLE command DROP COLUMN tx; DROP TABLE audit, audit_ends, place, older;
          UPDATE landfall_schema SET version = 8, runs_with = 7";
     own.raw().await.batch_execute(before).await.unwrap();
     assert_eq!(own.older().await, None);
