@@ -80,7 +80,7 @@ fn given(answers: &[Response<Body>]) -> usize {
 async fn answers_that_are_not_read_take_the_room_of_their_key_by_every_door_and_however_small_they_are() {
     let chain = Chain::without_mining().await;
     // Of which one key has a quarter: two megabytes.
-    let room = "[rpc]\nmax_answer_bytes = 1000000\nmax_answer_bytes_in_flight = 8000000\n";
+    let room = "[rpc]\nmax_answer_bytes = 1000000\nmax_batch_answer_bytes = 2000000\nmax_answer_bytes_in_flight = 8000000\n";
     let server = Server::start(&chain.url(), guarded(room)).await;
     let (large, small) = (waiting(&server, 120_000).await, waiting(&server, 29_500).await);
     let (large_path, small_path) = (format!("/api/v1/tx/{large}"), format!("/api/v1/tx/{small}"));
