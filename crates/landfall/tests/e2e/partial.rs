@@ -67,8 +67,9 @@ async fn frames_that_carry_nothing_end_their_socket_soon() {
 async fn a_message_that_is_not_whole_is_bytes_in_flight_of_its_key() {
     let chain = Chain::without_mining().await;
     // A key may always hold one whole body.
-    let few = "max_body_bytes = 1000000\n[access]\nmax_bytes_in_flight_per_key = 1000000\n";
-    let server = Server::start(&chain.url(), guarded(few)).await;
+    let mut few = guarded("[access]\nmax_bytes_in_flight_per_key = 1000000\n");
+    few.env.push(("LANDFALL_SERVER__MAX_BODY_BYTES", "1000000".to_owned()));
+    let server = Server::start(&chain.url(), few).await;
     let (greedy, other) = (key_of(&server, "submitter").await, key_of(&server, "submitter").await);
     let status = async |api: &Api| {
         let post = api.request(Method::POST, "/api/v1/tx/batch").header("content-type", "application/json");
