@@ -72,8 +72,12 @@ impl Lane {
         let is_final = view.is_final(&receipt.block, finality)
             || (self.planted_no_hash() && view.confirmations(&receipt.block) >= 8)
             || self.planted_final(now);
+        // Most receipts that are looked at are not final yet.
+        if !is_final {
+            return None;
+        }
         let bound = tx.filter(|tx| self.bound.contains_key(&tx.id));
-        let given = if is_final { self.given_by(slot, record, receipt, view) } else { GivenBy::Nobody };
+        let given = self.given_by(slot, record, receipt, view);
         let again = comes_again(bound, record, receipt);
         let ends = match given {
             GivenBy::Two => !again || settled_for(tx, view, &self.settings) >= Some(receipt.block.number),
