@@ -235,6 +235,11 @@ async fn a_chain_that_was_started_over_holds_its_lanes_until_it_is_put_away() {
     };
     let refused = forget(&server, &["--yes"]).await;
     assert!(refused.code != Some(0) && refused.said.contains("open in another Landfall"), "{refused:?}");
+    server.kill().await;
+    let same = forget(&server, &["--yes"]).await;
+    assert!(same.code != Some(0) && same.said.contains("it is the same chain"), "{same:?}");
+    server.spawn();
+    server.until_ready().await;
 
     let anew = Chain::of_another_origin(Duration::from_millis(300)).await;
     server.restart_with(1, &anew.url(), &Settings::default()).await;
@@ -245,10 +250,13 @@ async fn a_chain_that_was_started_over_holds_its_lanes_until_it_is_put_away() {
     })
     .await;
     assert_eq!(anew.count(&signer(0)).await, 0, "nothing is sent to a chain that is not the lane's");
+    let health = server.api.get("/health/ready").await.expect(200);
+    assert!(health.to_string().contains("another chain is shown: the first block is 0x"), "{health:#}");
 
     server.kill().await;
     let refused = forget(&server, &[]).await;
     assert!(refused.code != Some(0) && refused.said.contains("--yes"), "{refused:?}");
+    assert!(refused.said.contains("If an endpoint is the wrong one, correct `rpc`"), "{refused:?}");
     let done = forget(&server, &["--yes"]).await;
     assert!(done.code == Some(0) && done.stdout.contains("2 transactions"), "{done:?}");
     server.spawn();
