@@ -109,7 +109,7 @@ pub enum PlantedInLane {
     TakenBackForgotten,
     /// A lane that was just loaded gives out slots before it knows what used those of its own.
     BindsUnseen,
-    /// What took a slot of ours before everything was accounted for is forgotten.
+    /// A stranger that took a slot of ours before everything was accounted for is forgotten.
     UnaccountedForgotten,
     /// A store that was accepted has forgotten no more than today's window allows.
     TodaysWindow,

@@ -503,7 +503,7 @@ impl Handle {
         })
     }
 
-    /// What became of a write. Only what is new, or may be, waits in its lane.
+    /// The outcome of a write. Only what is new, or may be, waits in its lane.
     async fn written(
         &self,
         id: TxId,

@@ -54,7 +54,7 @@ pub enum PlantedInEngine {
     ToldBeforeCommit,
     /// Any finality is taken that a caller asks for.
     AnyFinality,
-    /// What one endpoint shows is as good as what two do.
+    /// One endpoint's word is as good as that of two.
     OneIsEnough,
 }
 

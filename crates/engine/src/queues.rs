@@ -65,7 +65,7 @@ struct Gauge {
     on_its_way: u64,
 }
 
-/// What a caller brings, as it counts.
+/// A caller's load, as it counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) transactions: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Room {
     has_set_out: bool,
 }
 
-/// What became of a try.
+/// The outcome of a try.
 enum Tried {
     Taken,
     Full(Full),
@@ -241,7 +241,7 @@ impl Gauge {
         self.counted.saturating_add(self.since).saturating_add(self.on_its_way)
     }
 
-    /// What brings nothing always has room.
+    /// An empty load always has room.
     fn has_room(&self, more: u64, most: u64) -> bool {
         more == 0 || self.waiting().saturating_add(more) <= most
     }

@@ -46,7 +46,7 @@ pub(crate) fn shows(shown: &[ShownBlock]) -> usize {
     shown.iter().filter_map(said).count()
 }
 
-/// What each that answers shows, in words.
+/// The blocks that those who answer show, in words.
 pub(crate) fn words(shown: &[ShownBlock]) -> String {
     let words = shown.iter().filter_map(|one| Some(format!("{} shows {}", one.endpoint, said(one)?)));
     words.collect::<Vec<_>>().join(", ")

@@ -342,7 +342,7 @@ impl Watcher {
         }
     }
 
-    /// What shows another block in the place of one that was final; none if it is still part of the chain. Endpoints that serve another
+    /// The blocks that are shown in the place of one that was final, in words; none if it is still part of the chain. Endpoints that serve another
     /// chain than one that shows it are set aside, and what they gave is not taken.
     async fn replaced(&self, block: BlockRef, head: u64) -> Result<Option<String>, Error> {
         let shown = self.chain.shown(block.number).await;
@@ -535,7 +535,7 @@ impl Watcher {
         self.first_block().await
     }
 
-    /// What each endpoint has shown of the chain, where there are several.
+    /// The word of each endpoint on the chain, where there are several.
     async fn shown_by_each(&self) -> Vec<Witness> {
         if self.shared.parts.timings.planted == Some(PlantedInEngine::OneIsEnough) {
             return Vec::new();

@@ -179,7 +179,7 @@ planted! {
     TakenBackForgotten = "slots taken back and forgotten", found by [HoldsWhenUnsure, LandsOnce];
     /// A caller may wait for blocks that the chain never names.
     AnyFinality = "finality that the chain lacks taken in", found by [Ends];
-    /// What one endpoint shows is as good as what two do.
+    /// One endpoint's word is as good as that of two.
     OneIsEnough = "final by the word of one endpoint", found by [NotByOne];
     /// A store that was accepted has forgotten no more than today's window allows.
     TodaysWindow = "forgotten bytes bounded by today's window", found by [LandsOnce];
@@ -189,7 +189,7 @@ planted! {
     AcceptForgets = "replaced final block that forgets the keys", found by [OneKeyOneTransaction, OneCallOneTransaction, AcceptedIsKept];
     /// A lane that was just loaded gives out slots before it knows what used those of its own.
     BindsUnseen = "slots given out beside unseen ones", found by [LandsOnce];
-    /// What took a slot of ours before everything was accounted for is forgotten.
+    /// A stranger that took a slot of ours before everything was accounted for is forgotten.
     UnaccountedForgotten = "unaccounted use of a slot forgotten", found by [LandsOnce];
 }
 

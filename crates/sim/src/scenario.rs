@@ -140,7 +140,7 @@ const FINALITY: u64 = 0x6669_6e61_6c69_7479;
 /// Sets apart the draws of [`Special::choose`].
 const SPECIAL: u64 = 0x0073_7065_6369_616c;
 
-/// What else makes a world special: at most one of these.
+/// A world's special feature: at most one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Special {
     Unnoticed,
@@ -355,7 +355,7 @@ impl Scenario {
         }
     }
 
-    /// What a seed may have chosen that goes with faults of its own.
+    /// A seed's choices that go with faults of its own.
     fn without_specials(self) -> Self {
         Self { unnoticed: false, forked: false, replaced: false, ..self }
     }

@@ -4,7 +4,7 @@
 //! without a mark. On it the lanes go on: other wishes get the slots of those that it has forgotten. Then no node runs, the forgotten bytes
 //! land, and the nodes start again: each finds slots used that have bytes of its own. Now the wishes that have landed are handed in.
 //!
-//! What lands while a node runs on such a copy cannot be told from a stranger's by anyone, and what a copy signs again while the first bytes are
+//! Nobody can tell what lands while a node runs on such a copy from a stranger's, and what a copy signs again while the first bytes are
 //! out may land twice: neither happens here.
 
 use std::collections::BTreeSet;

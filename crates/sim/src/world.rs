@@ -204,7 +204,7 @@ pub(crate) struct Inner {
     pub(crate) flooded_lanes: BTreeSet<LaneId>,
     /// Contents to which a person said yes.
     pub(crate) approved: BTreeSet<Content>,
-    /// What somebody let go on that was held.
+    /// Transactions that were held and that somebody let go on.
     pub(crate) let_go: BTreeSet<Content>,
     /// Contents that were refused for good, by all who were asked.
     pub(crate) refused: BTreeSet<Content>,

@@ -269,7 +269,7 @@ impl Heads {
         }
     }
 
-    /// What each endpoint that is up shows as the block with this number. Who gave the head is waited for, others a little unless it is the
+    /// Blocks with this number, as each endpoint that is up shows them. Who gave the head is waited for, others a little unless it is the
     /// first block.
     pub(super) async fn shown(&self, number: u64) -> Vec<ShownBlock> {
         let all = self.pool.all();

@@ -328,12 +328,12 @@ impl Lane {
         self.has_planted(PlantedInLane::AdoptsAtLoad)
     }
 
-    /// Whatever used the slots of ours, the next ones are free.
+    /// The next slots are free, whatever used those of ours.
     pub(super) fn planted_unseen(&self) -> bool {
         self.has_planted(PlantedInLane::BindsUnseen)
     }
 
-    /// What a stranger did is of no interest.
+    /// A stranger's doings are of no interest.
     pub(super) fn planted_unaccounted(&self) -> bool {
         self.has_planted(PlantedInLane::UnaccountedForgotten)
     }
@@ -343,7 +343,7 @@ impl Lane {
         self.has_planted(PlantedInLane::TodaysWindow)
     }
 
-    /// What is history is free again once the chain has taken it back.
+    /// History is free again once the chain has taken it back.
     pub(super) fn planted_into_history(&self) -> bool {
         self.has_planted(PlantedInLane::ResetIntoHistory)
     }

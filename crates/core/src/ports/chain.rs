@@ -226,7 +226,7 @@ pub trait Chain: Send + Sync {
     /// Is the block part of the chain that ends in this head? One endpoint that has the head says so: another may still show a fork
     /// that was left, with blocks and receipts of its own.
     async fn leads_to(&self, block: &BlockRef, head: &BlockRef) -> Result<bool, Error>;
-    /// What each endpoint that is up shows as the block with this number.
+    /// Blocks with this number, as each endpoint that is up shows them.
     async fn shown(&self, number: u64) -> Vec<ShownBlock> {
         let word = match self.block(BlockAt::Number(number)).await {
             Ok(Some(block)) => BlockWord::Is(block.at.hash),

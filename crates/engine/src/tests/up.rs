@@ -345,7 +345,7 @@ async fn a_chain_whose_endpoints_keep_no_old_blocks_is_followed_after_a_long_sto
     }
 }
 
-/// What landed since the newest block would be taken for another program's, and paid again.
+/// Payments that landed since the newest block would be taken for another program's, and paid again.
 #[tokio::test(start_paused = true)]
 async fn an_older_store_is_accepted_by_a_block_of_the_present_only() {
     let (store, clock, chain) = (Handled::new(TokioClock::new()), TokioClock::new(), Up::new(true));

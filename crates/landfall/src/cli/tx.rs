@@ -37,7 +37,7 @@ pub(crate) enum Tx {
     Cancel(TxName),
     /// Replace a pending transaction; the chain decides which version wins.
     ///
-    /// What is not said stays as it was.
+    /// Everything that is not said stays as it was.
     #[command(
         after_help = "Example:\n  landfall tx replace invoice-17 --to 0x70997970C51812dc3A010C7d01b50e0d17dc79C8 --value 2ether --max-fee 90gwei"
     )]

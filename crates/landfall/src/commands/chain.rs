@@ -38,7 +38,7 @@ pub(crate) async fn run(command: Chain) -> Result<()> {
     }
 }
 
-/// What was said with the command.
+/// The options that were said with the command.
 struct Word {
     yes: bool,
     despite_unseen: bool,
@@ -147,7 +147,7 @@ async fn archive(config: &Config, id: ChainId, word: &Word) -> Result<Option<Arc
     Ok(store.archive_chain(id).await?)
 }
 
-/// What the endpoints show of a chain that is to be forgotten.
+/// The endpoints' view of a chain that is to be forgotten.
 enum Seen {
     /// The chain that is stored: this block is still part of it.
     Same(BlockRef),

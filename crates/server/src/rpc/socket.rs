@@ -227,7 +227,7 @@ impl Open {
         self.leaving.as_ref().map_or_else(Instant::now, |(_, until)| *until)
     }
 
-    /// What is not answered by now goes on without its caller, who is told so by an end without an answer.
+    /// A call that is not answered by now goes on without its caller, who is told so by an end without an answer.
     fn gives_up(&mut self) -> Said {
         self.running.clear();
         NOTHING

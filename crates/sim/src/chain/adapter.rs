@@ -67,7 +67,7 @@ impl SimChain {
         self.reach_best(doing, |_| 0).await
     }
 
-    /// One that has the block, where endpoints may be on forks of their own: the real pool asks others too.
+    /// An endpoint that has the block, where endpoints may be on forks of their own: the real pool asks others too.
     async fn reach_block(&self, doing: &'static str, at: &BlockRef) -> Result<(usize, Fork), Error> {
         let asks_on = self.world.scenario.forked;
         self.reach_best(doing, |fork| u64::from(asks_on && Self::find(fork, at).is_some())).await
@@ -198,7 +198,7 @@ impl SimChain {
         scenario.tagged.then(|| head(fork).header.at.number.saturating_sub(depth))
     }
 
-    /// What one endpoint has shown of the chain whose newest blocks are these.
+    /// The word of one endpoint on the chain whose newest blocks are these.
     fn witness(&self, endpoint: usize, up: bool, fork: &Fork, recent: &BTreeMap<u64, B256>) -> Witness {
         let at = |number: u64| usize::try_from(number).ok().and_then(|n| fork.get(n)).map(|of| of.header.at);
         let same = |(number, hash): (&u64, &B256)| at(*number).map(|at| (at.number, at.hash == *hash));

@@ -94,7 +94,7 @@ impl Found {
 #[cfg(not(unix))]
 pub(super) fn tighten(_file: &Path) {}
 
-/// What a file has in it, if it is one and has no more than this. A link is none, nor is what would keep whoever reads it waiting.
+/// The bytes of a file, if it is one and has no more than this. A link is none, nor is what would keep whoever reads it waiting.
 pub(super) fn read_unlinked(name: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
     if !name.symlink_metadata()?.is_file() {
         return Ok(None);

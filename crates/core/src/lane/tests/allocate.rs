@@ -87,7 +87,7 @@ fn a_returned_slot_that_nothing_waits_for_gets_a_no_op() {
     assert!(world.desk.lane.is_idle());
 }
 
-/// Those that wait take two nonces each, and a returned one cannot begin a pair. So many of them are here that nothing else is read.
+/// All that waits takes two nonces each, and a returned one cannot begin a pair. So many of them are here that nothing else is read.
 #[test]
 fn a_returned_slot_that_only_delegations_wait_for_gets_a_no_op() {
     for (max_in_flight, waiting) in [(1, 3), (4, 10)] {

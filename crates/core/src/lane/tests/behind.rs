@@ -22,6 +22,12 @@ fn loaded_behind(settings: LaneSettings) -> World {
     world
 }
 
+/// It may have landed already, and has no nonce.
+fn is_held(world: &World, tx: TxId) {
+    let status = &world.desk.store.tx(tx).status;
+    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+}
+
 #[test]
 fn what_a_node_that_was_behind_at_the_load_shows_later_is_not_taken_for_a_strangers() {
     let mut world = loaded_behind(settings());
@@ -75,8 +81,7 @@ fn what_took_the_nonce_of_bytes_that_were_signed_behind_the_head_is_remembered()
         world.finalise();
     }
     assert_eq!(world.desk.store.state(other), TxState::Confirmed);
-    let status = world.desk.store.tx(again).status.clone();
-    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+    is_held(&world, again);
 }
 
 /// The newer copy had sent one payment after the other; here they are handed in the other way round, and the node catches up block by block.
@@ -104,8 +109,7 @@ fn nothing_gets_another_nonce_before_everything_is_seen_that_took_the_first_ones
             world.finalise();
         }
         for tx in both {
-            let status = world.desk.store.tx(tx).status.clone();
-            assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+            is_held(&world, tx);
         }
     }
 }
@@ -339,8 +343,7 @@ fn a_resumed_lane_assigns_no_nonce_before_it_knows_what_used_the_ones_that_are_o
         world.finalise();
     }
     assert_eq!(world.desk.store.state(out), TxState::Confirmed);
-    let status = world.desk.store.tx(waits).status.clone();
-    assert!(status.may_have_landed() && status.slot.is_none(), "{status:?}");
+    is_held(&world, waits);
 }
 
 /// Nobody can say what used the nonce of one that is out: a second word is about that.

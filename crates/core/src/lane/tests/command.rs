@@ -229,6 +229,21 @@ impl World {
         }
     }
 
+    /// More than are read at once wait for the chain, and behind them comes a pause, which does not. Then the chain is seen.
+    fn pause_behind_many(&mut self, waits: &CommandKind) {
+        for kind in std::iter::repeat_n(waits.clone(), 3 * COMMANDS).chain([CommandKind::Pause]) {
+            self.desk.store.command(kind, self.desk.now);
+        }
+        for _ in 0..8 {
+            self.settle();
+            self.wait(20);
+        }
+        assert!(self.desk.store.row.paused);
+        assert_eq!(self.open_commands(), 3 * COMMANDS, "the chain was not seen");
+        self.show(0, true);
+        self.read_on();
+    }
+
     fn open_commands(&self) -> usize {
         self.desk.store.commands.iter().filter(|(_, done)| !done).count()
     }
@@ -264,17 +279,7 @@ fn a_resume_is_read_however_many_fills_wait_for_it() {
 fn a_pause_is_read_however_many_resets_wait_for_the_chain() {
     let mut world = world(settings());
     world.play(Step::Crash);
-    for kind in std::iter::repeat_n(CommandKind::Reset, 3 * COMMANDS).chain([CommandKind::Pause]) {
-        world.desk.store.command(kind, world.desk.now);
-    }
-    for _ in 0..8 {
-        world.settle();
-        world.wait(20);
-    }
-    assert!(world.desk.store.row.paused);
-    assert_eq!(world.open_commands(), 3 * COMMANDS, "the chain was not seen");
-    world.show(0, true);
-    world.read_on();
+    world.pause_behind_many(&CommandKind::Reset);
     assert_eq!(world.open_commands(), 0);
 }
 
@@ -287,17 +292,7 @@ fn a_pause_is_read_however_many_words_on_a_taken_nonce_wait_for_the_chain() {
     world.proven(5, Some(taker));
     world.play(Step::Crash);
     let settle = CommandKind::Settle { tx: id, whose: Whose::Foreign, hash };
-    for kind in std::iter::repeat_n(settle, 3 * COMMANDS).chain([CommandKind::Pause]) {
-        world.desk.store.command(kind, world.desk.now);
-    }
-    for _ in 0..8 {
-        world.settle();
-        world.wait(20);
-    }
-    assert!(world.desk.store.row.paused);
-    assert_eq!(world.open_commands(), 3 * COMMANDS, "the chain was not seen");
-    world.show(0, true);
-    world.read_on();
+    world.pause_behind_many(&settle);
     assert_eq!((world.open_commands(), world.slot_of(id)), (0, None), "it waits for another nonce");
 }
 

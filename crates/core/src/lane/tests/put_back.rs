@@ -405,7 +405,7 @@ fn a_lane_goes_on_as_before_once_nothing_forgotten_can_land() {
     assert!(next.iter().all(|id| world.slot_of(*id).is_some()), "side by side");
 }
 
-/// What a wider window sends is known: bytes that were forgotten are as far ahead as they were.
+/// A wider window sends nothing that is not known: bytes that were forgotten are as far ahead as they were.
 #[test]
 fn a_window_that_is_made_wider_long_after_an_acceptance_uses_up_nothing() {
     let mut world = accepted(settings());

@@ -219,7 +219,7 @@ fn one_that_had_ended_before_stays_so_and_its_slot_is_settled() {
     }
 }
 
-/// What took its first nonce carried the authorization too, so both are used up, and that is no stranger's doing.
+/// Its first nonce went to something that carried the authorization too, so both are used up, and that is no stranger's doing.
 #[test]
 fn a_delegation_that_was_ours_has_used_up_both_of_its_nonces() {
     for cancels in [false, true] {

@@ -81,7 +81,7 @@ pub(super) fn transaction(tx: &Value, carried_out: Option<u64>) {
     line("updated", text(tx, "updatedAt"));
 }
 
-/// What a content does, in one line.
+/// A content in one line.
 pub(super) fn content(payload: &Value) -> String {
     let to = if payload["to"].is_string() { text(payload, "to") } else { "a new contract".to_owned() };
     let data = payload["data"].as_str().map_or(0, |data| data.trim_start_matches("0x").len() / 2);

@@ -181,12 +181,12 @@ async fn what_stored_nothing_writes_no_row_and_what_is_repeated_is_one() {
 #[tokio::test(start_paused = true)]
 async fn a_stranger_chooses_how_a_row_reads_but_not_how_long_it_is() {
     let (audit, _) = begun().await;
-    let (method, path) = ("X".repeat(60_000), format!("/{}", "ä".repeat(60_000)));
+    let (method, path) = ("M".repeat(60_000), format!("/{}", "ä".repeat(60_000)));
     let problem = Problem::new(Code::WrongHost, "no");
     audit.refused(&Caller::nobody(), method, &path, &problem);
     audit.stop().await;
     let rows = entries(&audit).await;
     let row = serde_json::to_string(&rows[0]).unwrap();
     assert!(rows.len() == 1 && row.len() < 1_000, "{} bytes", row.len());
-    assert!(row.contains("XXX") && row.contains("ää"), "{row}");
+    assert!(row.contains("MMM") && row.contains("ää"), "{row}");
 }

@@ -1,4 +1,4 @@
-//! What is told of calls by what is stored, whatever a node shows of them.
+//! The status of calls goes by what is stored, whatever a node shows of them.
 
 use std::sync::Arc;
 
