@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use landfall_core::attempt::Attempt;
 use landfall_core::fees::Fees;
-use landfall_core::ports::store::{Command, CommandKind};
+use landfall_core::ports::store::CommandKind;
 use landfall_core::request::CallId;
 use landfall_core::transaction::TxState;
 use landfall_core::{ApiKeyId, ContentVersion, Gas, Millis, Origin, Wei};
@@ -53,26 +53,13 @@ pub(crate) fn state_code(state: TxState) -> i64 {
     }
 }
 
-#[derive(Serialize)]
-struct CommandText<'a> {
-    #[serde(flatten)]
-    kind: &'a CommandKind,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<&'a Origin>,
-}
-
 #[derive(Deserialize)]
 struct CommandBy {
     #[serde(default, with = "landfall_core::origin::shared")]
     by: Option<Arc<Origin>>,
 }
 
-/// The text column of a command: what is asked for, and beside it who asks.
-pub(crate) fn command_text(command: &Command) -> serde_json::Result<String> {
-    serde_json::to_string(&CommandText { kind: &command.kind, by: command.by.as_deref() })
-}
-
-/// And back.
+/// A command from its text.
 pub(crate) fn command_read(text: &str) -> serde_json::Result<(CommandKind, Option<Arc<Origin>>)> {
     let CommandBy { by } = serde_json::from_str(text)?;
     Ok((serde_json::from_str(text)?, by))

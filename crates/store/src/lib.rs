@@ -14,6 +14,7 @@ mod archive;
 mod closing;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod columns;
+mod command_text;
 pub mod faulty;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;

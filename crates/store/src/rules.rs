@@ -13,6 +13,7 @@ use landfall_core::transaction::{Status, Transaction};
 use landfall_core::{CommandId, LaneId, Millis, QueueOrder, SessionId, Slot, TxId};
 
 /// So many commands a step of forgetting removes because of their age.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const COMMANDS_AT_ONCE: i64 = 1_000;
 
 /// How far a transaction is, as the store's look-ups need it.

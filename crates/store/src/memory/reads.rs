@@ -16,7 +16,7 @@ use landfall_core::{
 
 use super::leases;
 use super::space::{AttemptKey, Space, StoredLane};
-use crate::columns::command_text;
+use crate::command_text::command_text;
 
 fn size(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::error::Fault;
 use super::rows::bits;
-use crate::columns::command_text;
+use crate::command_text::command_text;
 
 /// Commands, column by column. One is accepted once, however often it is inserted.
 #[derive(Default)]

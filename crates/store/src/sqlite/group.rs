@@ -13,7 +13,7 @@ use super::rows::bits;
 use super::scope::Scope;
 use super::writer::WriteSide;
 use super::{admit, commit, forget};
-use crate::columns::command_text;
+use crate::command_text::command_text;
 use crate::rules;
 
 const DOING: &str = "write";
